@@ -5,6 +5,7 @@ specification: the ROUTE_SETUP goes into the SETUP, and each reconnect says the 
 """
 
 import asyncio
+import inspect
 import os
 import random
 import ssl as tls
@@ -27,7 +28,7 @@ from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
 from client_sdk.io.dispatch import Responder
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.mistakes.arguments import advised, check_seconds
+from client_sdk.mistakes.arguments import advised, check_bool, check_seconds, check_whole, kind_of
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
@@ -50,6 +51,8 @@ from rsocket_wire.wire.ids import parse_id
 
 _HOW: Final = "write `async with connect(...) as client:`, or `client = await connect(...)`"
 MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
+_ENCRYPTED: Final = ("tls", "wss")
+_CREDENTIALS: Final = "Token('...'), Password('name', '...') or an async function that gives one"
 
 
 class Connecting:
@@ -242,19 +245,14 @@ def connect(
     ...     print(client.is_connected)
     True
     """
-    _check_types(service, tags, ssl, credentials, lease)
+    _check_types(service, tags, ssl, credentials, lease, route_id, instance, mime_type)
     check_codec(codec)
-    check_seconds("keepalive_s", keepalive_s)
-    check_seconds("lifetime_s", lifetime_s)
-    check_seconds("connect_timeout_s", connect_timeout_s)
+    _check_times(keepalive_s, lifetime_s, connect_timeout_s)
+    _check_rest(retry, resume, tracing, says_deadlines, fragment_bytes)
     check_policies(retry, hedging)
-    targets = [Target(url) for url in (urls if isinstance(urls, Sequence) and not isinstance(urls, str) else [urls])]
-    if not targets:
-        raise ValueError("connect() needs at least one URL, for example tcp://127.0.0.1:7878")
-    if not 0 < keepalive_s <= lifetime_s <= MAX_MS / 1000:
-        raise ValueError(
-            f"keepalive_s is {keepalive_s} and lifetime_s is {lifetime_s}, it must be 0 < keepalive_s <= lifetime_s"
-        )
+    targets = targets_of(urls)
+    if ssl is not None:
+        _check_encryption(ssl, targets)
     open_target = next((target for target in targets if not may_carry_credentials(target)), None)
     if credentials is not None and open_target is not None:
         raise ValueError(f"credentials= over {open_target.url}: everybody on the way could read them; use tls or wss")
@@ -267,7 +265,9 @@ def connect(
     try:
         given = None if route_id is None else parse_id(route_id)
     except BrokerError as error:
-        raise ValueError(f"route_id= {error.text}; leave it out for a random one") from None
+        is_name = service is not None and not set(route_id or "") <= set("0123456789abcdefABCDEF-{}")
+        name = f"; a name is instance={route_id!r}, and without both it is random"
+        raise ValueError(f"route_id= {error.text}{name if is_name else '; leave it out for a random one'}") from None
     if instance is not None and service is not None:
         given = instance_route_id(service if isinstance(service, str) else service.name, instance).bytes
     settings = Settings(fragment_bytes, wants_resume=resume, lease=lease)
@@ -315,7 +315,69 @@ def connect(
     return Connecting(make, stranger, given is not None, Backoff())
 
 
-def _check_types(service: object, tags: object, ssl: object, credentials: object, lease: object) -> None:
+def targets_of(urls: str | Sequence[str]) -> list[Target]:
+    """Each URL taken apart; ValueError for one that names no broker, and when there is none."""
+    given: Sequence[object] = urls if isinstance(urls, Sequence) and not isinstance(urls, str | bytes) else [urls]
+    if len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], int):
+        raise TypeError(f"the URL is a host and a port, it must be str: write {f'tcp://{given[0]}:{given[1]}'!r}")
+    targets = [Target(url) for url in given]
+    if not targets:
+        raise ValueError("connect() needs at least one URL, for example tcp://127.0.0.1:7878")
+    return targets
+
+
+def _check_encryption(ssl: tls.SSLContext, targets: Sequence[Target]) -> None:
+    """ValueError where what is meant to be encrypted would go in the clear, or cannot be encrypted with this."""
+    if ssl.protocol == tls.PROTOCOL_TLS_SERVER:
+        raise ValueError("ssl= is a context for servers: write ssl.create_default_context(cafile=FILE)")
+    is_encrypted = any(target.scheme in _ENCRYPTED for target in targets)
+    for target in targets:
+        other = {"tcp": "tls", "ws": "wss"}.get(target.scheme)
+        # Beside an encrypted one, a Unix socket or a listener of this machine may be meant.
+        if other is not None and not (is_encrypted and may_carry_credentials(target)):
+            url = target.url.replace(target.scheme, other, 1)
+            raise ValueError(f"ssl= needs tls:// or wss://, and {target.url} is not encrypted: write {url}")
+    if not is_encrypted:
+        raise ValueError("ssl= needs tls:// or wss://; a Unix socket needs no encryption: leave ssl= out")
+
+
+def _check_times(keepalive_s: float, lifetime_s: float, connect_timeout_s: float) -> None:
+    for name, given in (
+        ("keepalive_s", keepalive_s),
+        ("lifetime_s", lifetime_s),
+        ("connect_timeout_s", connect_timeout_s),
+    ):
+        check_seconds(name, given)
+        if not given > 0:
+            raise ValueError(f"{name} is {given}, it must be a number of seconds above 0")
+    if not keepalive_s <= lifetime_s:
+        text = f"keepalive_s is {keepalive_s} and lifetime_s is {lifetime_s}, it must be keepalive_s <= lifetime_s"
+        raise ValueError(f"{text}; write lifetime_s={4 * keepalive_s}, too, or a shorter keepalive_s=")
+    if not lifetime_s <= MAX_MS / 1000:
+        raise ValueError(f"lifetime_s is {lifetime_s}, it must be at most {MAX_MS // 1000}; leave it out for 20 s")
+
+
+def _check_rest(retry: object, resume: object, tracing: object, says_deadlines: object, fragment_bytes: object) -> None:
+    """TypeError for other options of a wrong kind."""
+    if retry is None:
+        raise TypeError("retry= is None: leave it out, or write retry=NO_RETRY")
+    check_bool("resume", resume)
+    check_bool("tracing", tracing)
+    if says_deadlines is not None:
+        check_bool("says_deadlines", says_deadlines)
+    check_whole("fragment_bytes", fragment_bytes)
+
+
+def _check_types(
+    service: object,
+    tags: object,
+    ssl: object,
+    credentials: object,
+    lease: object,
+    route_id: object,
+    instance: object,
+    mime_type: object,
+) -> None:
     """TypeError for what no type checker has seen, before it fails where nobody knows the argument's name."""
     for name, given, is_right, wanted in (
         (
@@ -332,10 +394,36 @@ def _check_types(service: object, tags: object, ssl: object, credentials: object
             credentials is None
             or isinstance(credentials, Token | Password)
             or (callable(credentials) and not isinstance(credentials, type)),
-            "Token('...'), Password('name', '...') or an async function that gives one",
+            "the async function itself, without ()" if inspect.iscoroutine(credentials) else _CREDENTIALS,
         ),
-        ("lease", lease, lease is None or isinstance(lease, tuple), "(requests, seconds), such as (100, 1.0)"),
+        ("lease", lease, lease is None or _is_lease(lease), "(requests, seconds), such as (100, 1.0)"),
+        (
+            "route_id",
+            route_id,
+            route_id is None or isinstance(route_id, str),
+            "text: str(...) of it" if isinstance(route_id, uuid.UUID) else "a UUID as text; a name is instance=",
+        ),
+        (
+            "instance",
+            instance,
+            instance is None or isinstance(instance, str),
+            "a name, such as 'orders-1'",
+        ),
+        (
+            "mime_type",
+            mime_type,
+            isinstance(mime_type, str),
+            f"left out, or {MIME_TYPE_V0!r} for the Java broker",
+        ),
     ):
         if not is_right:
-            what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+            if inspect.iscoroutine(given):
+                given.close()  # or Python warns of it, too
+            what = repr(given) if isinstance(given, tuple) and name == "lease" else kind_of(given)
             raise TypeError(f"{name}= is {what}, it must be {wanted}")
+
+
+def _is_lease(given: object) -> bool:
+    if not isinstance(given, tuple) or len(given) != 2 or any(isinstance(each, bool) for each in given):
+        return False
+    return isinstance(given[0], int) and isinstance(given[1], int | float)

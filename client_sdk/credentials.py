@@ -5,19 +5,19 @@ again before it expires, where the broker says when that is. They are sent over 
 everybody on the way could read them.
 """
 
-import dataclasses
 import inspect
 import ipaddress
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from client_sdk.io.dial import Target
+from client_sdk.mistakes.arguments import advised, kind_of
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.metadata import encode_well_known_entry
 from rsocket_wire.wire import authentication
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Token:
     """A token, as an identity provider gives it: a JSON Web Token for this broker.
 
@@ -27,8 +27,18 @@ class Token:
 
     token: str = field(repr=False)
 
+    @advised("Token('...')")
+    def __init__(self, token: str) -> None:
+        """TypeError for what is no text, ValueError for what has more than the token."""
+        _check_text("token", token)
+        if token.lower().startswith("bearer "):
+            raise ValueError("the token begins with the word Bearer: leave that out")
+        if token != token.strip():
+            raise ValueError("the token has white space around it: write Token(text.strip())")
+        object.__setattr__(self, "token", token)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, init=False)
 class Password:
     """A user's name and password.
 
@@ -39,6 +49,14 @@ class Password:
     name: str
     password: str = field(repr=False)
 
+    @advised("Password('name', 'secret')")
+    def __init__(self, name: str, password: str) -> None:
+        """TypeError for what is no text."""
+        _check_text("name", name)
+        _check_text("password", password)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "password", password)
+
 
 Credentials = Token | Password
 CredentialsSource = Credentials | Callable[[], Awaitable[Credentials]]
@@ -47,8 +65,6 @@ CredentialsSource = Credentials | Callable[[], Awaitable[Credentials]]
 async def encoded_credentials(source: CredentialsSource) -> bytes:
     """As an entry has them; ValueError for what cannot be sent, and whatever the function raises."""
     given = source if isinstance(source, Token | Password) else await _asked(source)
-    if not all(isinstance(each, str) for each in dataclasses.astuple(given)):
-        raise TypeError(f"{type(given).__name__} must have text: Token('...'), Password('name', '...')")
     if isinstance(given, Token):
         credentials = authentication.Credentials(authentication.BEARER, "", given.token)
     else:
@@ -57,6 +73,14 @@ async def encoded_credentials(source: CredentialsSource) -> bytes:
         return credentials.encode()
     except BrokerError as error:
         raise ValueError(f"credentials: {error.text}") from None
+
+
+def _check_text(what: str, given: object) -> None:
+    """TypeError for what is no text; it does not show a secret."""
+    if isinstance(given, str):
+        return
+    mend = {bytes: "; write it with .decode()", type(None): ": is an environment variable missing?"}
+    raise TypeError(f"the {what} is {kind_of(given)}, it must be str{mend.get(type(given), '')}")
 
 
 async def _asked(function: Callable[[], Awaitable[Credentials]]) -> Credentials:

@@ -345,6 +345,20 @@ class NotConnected(ConnectionLost):
     is_retry_safe = True
     advice_before_own = "nothing was sent; "
 
+    def __init__(self, text: str, *, word: str = "", code: int = 0, says_how: bool = False) -> None:
+        """`says_how`: the text says what to do, so the usual advice would be beside the point."""
+        super().__init__(text, word=word, code=code)
+        self._says_how: Final = says_how
+
+    @property
+    def advice(self) -> str:
+        """What to do, for a person, where the text does not say it.
+
+        >>> NotConnected("the other side speaks HTTP: use ws://", says_how=True).advice
+        'nothing was sent'
+        """
+        return "nothing was sent" if self._says_how else super().advice
+
 
 class SetupRejected(ClientError):
     """The broker refused the connection: the ROUTE_SETUP, the protocol version or the mime types do not suit it.

@@ -49,6 +49,9 @@ IN_SHELL = {
     "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands": (
         "--ca FILE trusts the CA in FILE"
     ),
+    "ssl= needs context.load_cert_chain(CERTIFICATE, KEY), as --cert and --key do for commands": (
+        "--cert and --key give it"
+    ),
     "give connect() the right credentials=, a Token or a Password, or a client certificate in ssl=": (
         "log in by --token-file, --user or --cert"
     ),
@@ -345,10 +348,11 @@ def place_of(
     except ContextError as error:
         raise click.UsageError(str(error)) from None
     url = said or context.get("url") or DEFAULT_URL
+    ca, cert, key = ca or context.get("ca"), cert or context.get("cert"), key or context.get("key")
     for option, file in (("--ca", ca), ("--cert", cert), ("--key", key)):
         if file is not None and url.startswith(IN_THE_CLEAR):
             raise click.UsageError(f"{option} is for tls:// and wss://; {url} is not encrypted")
-    ssl = tls_context(ca or context.get("ca"), cert or context.get("cert"), key or context.get("key"))
+    ssl = tls_context(ca, cert, key)
     credentials = credentials_of(token_file, user, context)
     return Place(url, ssl, credentials)
 

@@ -10,16 +10,18 @@
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, TypeVar
 
 from client_sdk import tracing
 from client_sdk.addresses import Address
 from client_sdk.calls.hedge import Hedging, hedged
 from client_sdk.calls.metadata_cache import MetadataCache, check_time
-from client_sdk.calls.retry import NO_RETRY, RetryPolicy
+from client_sdk.calls.retry import NO_RETRY, RetryBudget, RetryPolicy
 from client_sdk.clock import Clock
 from client_sdk.errors import ClientError, DeadlineExceeded, NotConnected, TooLate
 from client_sdk.io.connection import Connection
+from client_sdk.mistakes.arguments import kind_of, number_in
 from client_sdk.payload import Payload
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.spans import Calling, Spans
@@ -245,11 +247,27 @@ class Calls:
 def check_policies(retry: object, hedging: object) -> None:
     """TypeError for what is none."""
     if retry is not None and not isinstance(retry, RetryPolicy):
-        example = f"RetryPolicy(attempts={retry})" if type(retry) is int else "RetryPolicy()"
-        raise TypeError(f"retry= is {type(retry).__name__}, it must be {example}")
+        raise TypeError(f"retry= is {kind_of(retry)}, it must be {_policy_for(retry)}")
     if hedging is not None and not isinstance(hedging, Hedging):
-        example = f"Hedging(after_s={hedging})" if type(hedging) in (int, float) else "Hedging()"
-        raise TypeError(f"hedging= is {type(hedging).__name__}, it must be {example}")
+        raise TypeError(f"hedging= is {kind_of(hedging)}, it must be {_hedging_for(hedging)}")
+
+
+def _policy_for(given: object) -> str:
+    """What to write instead."""
+    if given is False or (isinstance(given, int) and given == 0):
+        return "NO_RETRY, or left out"
+    if type(given) is int and given > 0:
+        return f"RetryPolicy(attempts={given})"
+    return "RetryPolicy(budget=...)" if isinstance(given, RetryBudget) else "RetryPolicy()"
+
+
+def _hedging_for(given: object) -> str:
+    """What to write instead."""
+    if given is False or given == 0:
+        return "left out"
+    if isinstance(given, timedelta):
+        return f"Hedging(after_s={given.total_seconds():g})"
+    return f"Hedging(after_s={given})" if type(given) in (int, float) else "Hedging()"
 
 
 def is_over(ends_at: float | None, now: float) -> bool:
@@ -264,8 +282,8 @@ def wait_s_of(wait_for_reconnect: bool | float | None, default_s: float) -> floa
     if wait_for_reconnect is True:
         return DEFAULT_WAIT_S
     if not isinstance(wait_for_reconnect, int | float):
-        what = type(wait_for_reconnect).__name__
-        raise TypeError(f"wait_for_reconnect is {what}, it must be True, False, or a number of seconds")
+        wanted = f"True, False, or a number of seconds{number_in(wait_for_reconnect)}"
+        raise TypeError(f"wait_for_reconnect is {kind_of(wait_for_reconnect)}, it must be {wanted}")
     if not 0 <= wait_for_reconnect < math.inf:
         raise ValueError(f"wait_for_reconnect is {wait_for_reconnect}: it must be True, False, or seconds, 0 or more")
     return float(wait_for_reconnect)

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from client_sdk.calls.retry import RetryBudget
+from client_sdk.calls.retry import RetryBudget, check_budget
 from client_sdk.clock import Clock
-from client_sdk.mistakes.arguments import advised, check_seconds
+from client_sdk.mistakes.arguments import advised, check_number, check_seconds
 
 KEPT_N: Final = 100  # latencies of one kind of call that a quantile is taken of
 LEAST_N: Final = 20  # before there are so many, nobody knows what is usual
@@ -45,8 +45,11 @@ class Hedging:
             check_seconds("after_s", after_s)
         if after_s is not None and not after_s > 0:
             raise ValueError(f"after_s is {after_s}, it must be more than 0")
+        check_number("quantile", quantile)
+        check_budget(budget)
         if not 0 < quantile < 1:
-            raise ValueError(f"quantile is {quantile}, it must be between 0 and 1")
+            text = f"quantile is {quantile}, it must be between 0 and 1"
+            raise ValueError(f"{text}; write quantile={quantile / 100:g}" if 1 < quantile < 100 else text)
         self.after_s: Final = after_s
         self.quantile: Final = quantile
         self.budget: Final = RetryBudget(0.1, 1.0) if budget is None else budget

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from client_sdk.errors import Canceled, ClientError, ConnectionLost, DeadlineExceeded, TooLate
-from client_sdk.mistakes.arguments import advised, check_seconds, check_whole
+from client_sdk.mistakes.arguments import advised, check_number, check_seconds, check_whole, kind_of
 
 WINDOW_S: Final = 10  # seconds that a budget looks back
 FINAL_WORDS: Final = ("closed", "replaced")  # the client is closed for ever: no try can succeed
@@ -27,8 +27,11 @@ class RetryBudget:
     >>> budget = RetryBudget(ratio=0.1, min_per_s=1)
     """
 
+    @advised("RetryBudget(ratio=0.2)")
     def __init__(self, ratio: float = 0.2, min_per_s: float = 10.0) -> None:
         """ValueError for negative numbers."""
+        check_number("ratio", ratio)
+        check_number("min_per_s", min_per_s)
         if not (ratio >= 0 and min_per_s >= 0):
             raise ValueError(f"ratio is {ratio} and min_per_s is {min_per_s}, neither may be below 0")
         self.ratio: Final = ratio
@@ -66,6 +69,16 @@ class RetryBudget:
         self._second = max(second, self._second)
 
 
+def check_budget(given: object) -> None:
+    """TypeError for what is none."""
+    if given is None or isinstance(given, RetryBudget):
+        return
+    example = "RetryBudget()"
+    if isinstance(given, int | float) and not isinstance(given, bool) and given > 0:
+        example = f"RetryBudget(ratio={given})" if given < 1 else f"RetryBudget(min_per_s={given})"
+    raise TypeError(f"budget= is {kind_of(given)}, it must be {example}")
+
+
 class RetryPolicy:
     """Tries a call again where that is safe: `connect(retry=RetryPolicy())`, or of one call.
 
@@ -97,12 +110,12 @@ class RetryPolicy:
         check_seconds("max_delay_s", max_delay_s)
         if try_timeout_s is not None:
             check_seconds("try_timeout_s", try_timeout_s)
+        check_budget(budget)
         if attempts < 1:
             raise ValueError(f"attempts is {attempts}, it must be at least 1 (which means no retry)")
         if not 0 <= first_delay_s <= max_delay_s:
-            raise ValueError(
-                f"first_delay_s is {first_delay_s} and max_delay_s is {max_delay_s}, it must be 0 <= first <= max"
-            )
+            text = f"first_delay_s is {first_delay_s} and max_delay_s is {max_delay_s}, it must be 0 <= first <= max"
+            raise ValueError(f"{text}; write max_delay_s={first_delay_s}, too" if first_delay_s > max_delay_s else text)
         if try_timeout_s is not None and not try_timeout_s > 0:
             raise ValueError(f"try_timeout_s is {try_timeout_s}, it must be more than 0")
         self.attempts: Final = attempts

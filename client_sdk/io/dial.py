@@ -12,6 +12,7 @@ Knows nothing of frames but their length. RSocket protocol, "Framing".
 
 import asyncio
 import contextlib
+import ipaddress
 import re
 import ssl as tls
 from typing import Final
@@ -30,7 +31,7 @@ AnyPipe = Pipe | SocketTransport  # one pipe, of either kind
 class Target:
     """Where to connect to: a URL taken apart. ValueError for a URL that names no broker."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: object) -> None:
         if isinstance(url, contextlib.AbstractAsyncContextManager):
             raise TypeError("the URL is what `async with` takes: write `async with local_broker() as url:`")
         if not isinstance(url, str):
@@ -51,13 +52,21 @@ class Target:
         self.scheme: Final = parts.scheme
         self.path: Final = parts.netloc + parts.path
         self.host: Final = parts.hostname or ""
+        if self.scheme == "unix":
+            _check_whole_path(url, parts.netloc, parts.path)
+        else:
+            _check_brackets(url, parts.scheme, parts.netloc, parts.path)
         try:
             port = parts.port
         except ValueError:
+            port = 0
+        if port == 0 and self.scheme != "unix":
             text = "the port must be a number of 1..65535"
-            raise ValueError(f"{url!r}: {text}; without one it is {TCP_PORT}, of a WebSocket {WS_PORT}") from None
+            raise ValueError(f"{url!r}: {text}; without one it is {TCP_PORT}, of a WebSocket {WS_PORT}")
         is_websocket = self.scheme in ("ws", "wss")
         self.port: Final = port or (WS_PORT if is_websocket else TCP_PORT)
+        # The URL as errors show it: nobody need know which port it is without one.
+        self.shown: Final = url if port or self.scheme == "unix" else f"{url} (port {self.port}, as the URL has none)"
         if not (self.path if self.scheme == "unix" else self.host):
             example = "unix:///path/to/socket" if self.scheme == "unix" else f"{self.scheme}://127.0.0.1:{self.port}"
             what = "path" if self.scheme == "unix" else "host"
@@ -65,6 +74,9 @@ class Target:
         if self.scheme in ("tcp", "tls") and parts.path not in ("", "/"):
             text = f"{self.scheme}:// has no path, leave {parts.path} out; ws:// and wss:// have one"
             raise ValueError(f"{url!r}: {text}")
+        if not is_websocket and (parts.query or parts.fragment):
+            text = f"{self.scheme}:// has no options, leave what is behind the {'?' if parts.query else '#'} out"
+            raise ValueError(f"{url!r}: {text}; options are arguments of connect()")
         query = f"?{parts.query}" if parts.query else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.websocket_url: Final = f"{self.scheme}://{host}:{self.port}{parts.path}{query}"  # of ws and wss
@@ -76,6 +88,33 @@ def _check_no_password(url: str) -> None:
     if meant != url:
         text = "a URL holds no user and no password"
         raise ValueError(f"{text}; write {meant}, and give credentials=Password(name, password)")
+
+
+def _check_whole_path(url: str, netloc: str, path: str) -> None:
+    """ValueError for a path that begins nowhere, as where a socket is depends on nothing else."""
+    if netloc or (path and not path.startswith("/")):
+        name = f"{netloc}{path}".rpartition("/")[2] or "broker.sock"
+        raise ValueError(f"{url!r}: a unix URL has an absolute path: write unix:///…/{name}")
+
+
+def _check_brackets(url: str, scheme: str, netloc: str, path: str) -> None:
+    """ValueError for an address of IPv6 that stands in no brackets."""
+    if netloc.count(":") < 2 or "[" in netloc:
+        return
+    head, _, port = netloc.rpartition(":")
+    places = [f"[{head}]:{port}"] if _is_ipv6(head) and port.isdecimal() else []
+    places += [f"[{netloc}]"] if _is_ipv6(netloc) else []
+    if places:
+        mend = f"write {' or '.join(f'{scheme}://{place}{path}' for place in places)}"
+        raise ValueError(f"{url!r}: an address of IPv6 stands in brackets: {mend}")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _meant(url: str) -> str:

@@ -1,8 +1,9 @@
 """Somebody else answers than the broker that the URL means: what the caller reads. Knows no connections."""
 
 import os
+import re
 import ssl as tls
-from typing import Final
+from typing import Final, NamedTuple
 
 from client_sdk.errors import ClientError
 from client_sdk.io.dial import Target
@@ -10,23 +11,61 @@ from client_sdk.io.dial import Target
 _PLAIN: Final = {"tls": "tcp://, or ws:// for a WebSocket,", "wss": "ws://"}
 _ENCRYPTED: Final = {"tcp": "tls", "ws": "wss"}
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE")
+_UNKNOWN_CA: Final = (2, 18, 19, 20, 21)  # of OpenSSL: no issuer, or one that nobody has said to trust
+_OF_TIME: Final = {
+    9: "set the clock of this machine, or wait",
+    10: "the broker needs a new one, if the clock of this machine is right",
+}
+_WANTS_OTHER: Final = "the broker does not accept this client's certificate: give one of a CA that it trusts"
+_VERSIONS: Final = (
+    "both sides have no version of TLS in common: compare the broker's tls.min_version with what this side allows"
+)
+# What the other side says in an alert, or this side finds: by OpenSSL's reason.
+_ALERTS: Final = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": (
+        "the broker wants a certificate of the client: "
+        "ssl= needs context.load_cert_chain(CERTIFICATE, KEY), as --cert and --key do for commands"
+    ),
+    "TLSV1_ALERT_UNKNOWN_CA": _WANTS_OTHER,
+    "SSLV3_ALERT_BAD_CERTIFICATE": _WANTS_OTHER,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this client's certificate has expired: give a new one",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": _WANTS_OTHER,
+    "TLSV1_ALERT_PROTOCOL_VERSION": _VERSIONS,
+    "UNSUPPORTED_PROTOCOL": _VERSIONS,
+}
+_STATUS: Final = re.compile(r"the answer is HTTP/1\.\d (\d{3})")
+# To who asks for a WebSocket: by status, or by its hundred.
+_ANSWERS: Final = {
+    404: "the path of the URL may be wrong, or this is no broker: write the URL that the broker, or its proxy, has",
+    401: "a proxy between wants a login of its own: let it pass these connections",
+    403: "a proxy between, or the broker, allows this client nothing here: ask whoever runs it",
+    407: "a proxy between wants a login of its own: let it pass these connections",
+    300: "it leads elsewhere: write that URL, wss:// in place of https://",
+    500: "a proxy between does not reach the broker, or it has failed: look into its log",
+}
 
 
-def dial_text(target: Target, error: Exception) -> str:
+class Said(NamedTuple):
+    """What the caller reads."""
+
+    text: str
+    says_how: bool  # to mend it, so that no other advice is wanted
+
+
+def dial_said(target: Target, error: Exception) -> Said:
     """Why no pipe could be had, and what mends it."""
     if isinstance(error, tls.SSLCertVerificationError):
-        said = error.verify_message.rstrip(".")
-        if "IP address mismatch" in said or "ostname mismatch" in said:
-            return f"the certificate is for another host: {said}; use a name that is in it"
-        trust = "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands"
-        return f"the certificate is not trusted: {said}; {trust}"
-    if isinstance(error, tls.SSLError) and error.reason in _NO_TLS:
-        return f"the other side does not speak TLS: use {_PLAIN[target.scheme]} in place of {target.scheme}://"
+        return Said(_certificate_text(error), True)
+    if isinstance(error, tls.SSLError):
+        return _tls_said(target, error)
     text = reason_of(error)
-    if target.scheme == "wss":
-        return text.replace("use tcp://", "use tls://")
-    is_silent = target.scheme == "ws" and "answered nothing" in text
-    return f"{text}, and if it speaks TLS, use wss://" if is_silent else text
+    if isinstance(error, ConnectionError) and text.startswith("WebSocket: "):
+        return _websocket_said(target, text)
+    if target.scheme == "unix" and isinstance(error, PermissionError):
+        return Said(f"{text}: let this user, or its group, write to the socket", True)
+    if "AF_UNIX path too long" in text:
+        return Said("the path is longer than a socket's may be: put the socket into a folder with a shorter name", True)
+    return Said(text, False)
 
 
 def reason_of(error: Exception) -> str:
@@ -37,11 +76,48 @@ def reason_of(error: Exception) -> str:
     return (said or str(error)).lower()
 
 
-def end_text(target: Target, error: ClientError) -> str:
+def end_said(target: Target, error: ClientError) -> Said:
     """Why the connection has ended before it was accepted, and what mends it."""
-    other = _ENCRYPTED.get(target.scheme)
-    if error.word == "connection-lost" and other is not None:
-        return f"{error.text} before it said anything; if it speaks TLS, use {other}://"
-    if error.word == "bad-frame" and target.scheme == "tls":
-        return error.text.replace("use ws://", "use wss://")
-    return error.text
+    if error.word == "connection-lost":
+        other = _ENCRYPTED.get(target.scheme)
+        mend = "is this the URL of a broker?" if other is None else f"if it speaks TLS, use {other}://"
+        alert = next((mend for reason, mend in _ALERTS.items() if reason in error.text), None)
+        text = error.text if alert else f"{error.text} before it said anything"
+        return Said(f"{text}; {alert or mend}", True)
+    if error.word == "bad-frame":
+        text = error.text.replace("use ws://", "use wss://") if target.scheme == "tls" else error.text
+        return Said(text, ": use " in text)
+    return Said(error.text, False)
+
+
+def _certificate_text(error: tls.SSLCertVerificationError) -> str:
+    """What is wrong with the broker's certificate, and whose task it is."""
+    said = error.verify_message.rstrip(".")
+    if "IP address mismatch" in said or "ostname mismatch" in said:
+        return f"the certificate is for another host: {said}; use a name that is in it"
+    if error.verify_code in _OF_TIME:
+        return f"the certificate does not hold now: {said}; {_OF_TIME[error.verify_code]}"
+    if error.verify_code in _UNKNOWN_CA:
+        trust = "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands"
+        return f"the certificate is not trusted: {said}; {trust}"
+    return f"the certificate is not accepted: {said}; the broker needs another one"
+
+
+def _tls_said(target: Target, error: tls.SSLError) -> Said:
+    if error.reason in _NO_TLS:
+        use = f"use {_PLAIN[target.scheme]} in place of {target.scheme}://"
+        return Said(f"the other side does not speak TLS: {use}", True)
+    mend = _ALERTS.get(error.reason or "")
+    return Said(f"{error}; {mend}" if mend else str(error), mend is not None)
+
+
+def _websocket_said(target: Target, text: str) -> Said:
+    if target.scheme == "wss":
+        text = text.replace("use tcp://", "use tls://")
+    elif "answered nothing" in text:
+        text += ", and if it speaks TLS, use wss://"
+    status = _STATUS.search(text)
+    if status is None:
+        return Said(text, "use " in text)
+    mend = _ANSWERS.get(int(status[1]), _ANSWERS.get(int(status[1]) // 100 * 100))
+    return Said(f"{text}; {mend}" if mend else text, mend is not None or "use " in text)

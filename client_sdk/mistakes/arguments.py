@@ -5,14 +5,17 @@ Decides what is said. What a value must be is checked where it is used.
 
 import functools
 import inspect
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, TypeVar, cast, is_typeddict
+from datetime import timedelta
+from typing import Any, Final, TypedDict, TypeVar, cast, is_typeddict
 
 from client_sdk.mistakes.kinds import check_kinds, kinds_of
 from client_sdk.mistakes.options import FUNCTIONS, unknown_option
 
 F = TypeVar("F", bound=Callable[..., Any])
+_NUMBER: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:s|sec|seconds)?\s*")
 
 
 class NoOptions(TypedDict):
@@ -104,10 +107,37 @@ def _by_name(data: object, given: object) -> str:
 def check_seconds(name: str, given: object) -> None:
     """TypeError for what is no number of seconds."""
     if not isinstance(given, int | float) or isinstance(given, bool):
-        raise TypeError(f"{name} is {type(given).__name__}, it must be a number of seconds")
+        raise TypeError(f"{name} is {kind_of(given)}, it must be a number of seconds{number_in(given)}")
+
+
+def check_number(name: str, given: object) -> None:
+    """TypeError for what is no number."""
+    if not isinstance(given, int | float) or isinstance(given, bool):
+        raise TypeError(f"{name} is {kind_of(given)}, it must be a number{number_in(given)}")
 
 
 def check_whole(name: str, given: object) -> None:
     """TypeError for what is no whole number."""
     if not isinstance(given, int) or isinstance(given, bool):
-        raise TypeError(f"{name} is {type(given).__name__}, it must be a whole number")
+        raise TypeError(f"{name} is {kind_of(given)}, it must be a whole number{number_in(given)}")
+
+
+def check_bool(name: str, given: object) -> None:
+    """TypeError for what is neither True nor False, although Python would take it for one of them."""
+    if not isinstance(given, bool):
+        raise TypeError(f"{name} is {kind_of(given)}, it must be True or False")
+
+
+def kind_of(given: object) -> str:
+    """What it is, for a person: `int`, or `the class Service`."""
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+
+
+def number_in(given: object) -> str:
+    """The number that is meant by a text, a length of time or a float, `; write 3`; empty where nobody can know."""
+    if isinstance(given, timedelta):
+        return f"; write {given.total_seconds():g}"
+    if isinstance(given, float):
+        return f"; write {given:.0f}" if given.is_integer() else ""
+    found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
+    return f"; write {found[1]}" if found else ""

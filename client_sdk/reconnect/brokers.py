@@ -21,7 +21,7 @@ from client_sdk.errors import ClientError, NotConnected, SetupRejected
 from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
 from client_sdk.io.dispatch import Responder
-from client_sdk.io.misdialled import dial_text, end_text, reason_of
+from client_sdk.io.misdialled import dial_said, end_said, reason_of
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.renewal import Renewal
 from client_sdk.services.advertisement import Advertisement
@@ -221,14 +221,18 @@ class Brokers:
                 self._address = address
                 return connection
         except ClientError as error:
-            kind = type(error) if isinstance(error, SetupRejected) else NotConnected
-            raise kind(f"{target.url}: {end_text(target, error)}", word=error.word, code=error.code) from None
+            if isinstance(error, SetupRejected):
+                raise type(error)(f"{target.url}: {error.text}", word=error.word, code=error.code) from None
+            text, says_how = end_said(target, error)
+            text = f"{target.shown}: {text}"
+            raise NotConnected(text, word=error.word, code=error.code, says_how=says_how) from None
         except TimeoutError:
-            text = f"{target.url}: the broker did not accept the connection within {self._timeout_s} s"
+            text = f"{target.shown}: the broker did not accept the connection within {self._timeout_s} s"
             raise NotConnected(text, word="connect-timeout") from None
         except (OSError, ValueError) as error:
             cause = None if self._credentials is None else error  # which a function of the program may have raised
-            raise NotConnected(f"{target.url}: {dial_text(target, error)}", word="connect-failed") from cause
+            text, says_how = dial_said(target, error)
+            raise NotConnected(f"{target.shown}: {text}", word="connect-failed", says_how=says_how) from cause
 
 
 async def addresses_of(host: str, port: int) -> list[str]:

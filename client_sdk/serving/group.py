@@ -15,7 +15,7 @@ from typing import Any, Final, Unpack
 from client_sdk.calls.options import ConnectOptions, OfferOptions
 from client_sdk.client import Client
 from client_sdk.connecting import Connecting, connect
-from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.arguments import advised, check_whole
 from client_sdk.reconnect.instance import instance_route_id
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
@@ -115,6 +115,7 @@ def offer(
     ...     print(len(group.clients))
     3
     """
+    check_whole("connections", connections)
     if not 1 <= connections <= MAX_CONNECTIONS:
         raise ValueError(f"connections is {connections}, it must be 1..{MAX_CONNECTIONS}")
     if "route_id" in options:

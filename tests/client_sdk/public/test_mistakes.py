@@ -275,7 +275,7 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
             ),
             (
                 lambda: client.request_response(to, timeout_s=unseen("3")),
-                "timeout_s is str, it must be a number of seconds, or None",
+                "timeout_s is str, it must be a number of seconds, or None; write 3",
             ),
             (
                 lambda: client.request_response(to, returns=unseen("Order")),

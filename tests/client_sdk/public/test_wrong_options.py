@@ -1,0 +1,253 @@
+"""Options of connections, policies and credentials that can never work: each is refused at once, and told how."""
+
+from __future__ import annotations
+
+import math
+import ssl
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from client_sdk import NO_RETRY, Hedging, Password, RetryBudget, RetryPolicy, Service, Token, connect, offer, sync
+from client_sdk.mistakes.arguments import check_seconds
+
+URL = "tcp://127.0.0.1:7878"
+
+
+def unseen(value: object) -> Any:
+    """What no type checker has seen."""
+    return value
+
+
+def trusting() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+async def fetch() -> Token:
+    return Token("t")
+
+
+ABOVE_0 = "it must be a number of seconds above 0"
+KINDS: list[tuple[Callable[[], object], str]] = [
+    (lambda: connect(unseen(b"tcp://x")), "the URL is bytes, it must be str, such as tcp://127.0.0.1:7878"),
+    (
+        lambda: connect(unseen(("127.0.0.1", 7878))),
+        "the URL is a host and a port, it must be str: write 'tcp://127.0.0.1:7878'",
+    ),
+    (lambda: connect(URL, retry=unseen(None)), "retry= is None: leave it out, or write retry=NO_RETRY"),
+    (lambda: sync.connect(URL, retry=unseen(None)), "retry= is None: leave it out, or write retry=NO_RETRY"),
+    (lambda: connect(URL, retry=unseen(3)), "retry= is int, it must be RetryPolicy(attempts=3)"),
+    (lambda: connect(URL, retry=unseen(0)), "retry= is int, it must be NO_RETRY, or left out"),
+    (lambda: connect(URL, retry=unseen(False)), "retry= is bool, it must be NO_RETRY, or left out"),
+    (lambda: connect(URL, retry=unseen(RetryPolicy)), "retry= is the class RetryPolicy, it must be RetryPolicy()"),
+    (lambda: connect(URL, retry=unseen(RetryBudget())), "retry= is RetryBudget, it must be RetryPolicy(budget=...)"),
+    (lambda: connect(URL, hedging=unseen(True)), "hedging= is bool, it must be Hedging()"),
+    (lambda: connect(URL, hedging=unseen(False)), "hedging= is bool, it must be left out"),
+    (lambda: connect(URL, hedging=unseen(Hedging)), "hedging= is the class Hedging, it must be Hedging()"),
+    (lambda: connect(URL, hedging=unseen(timedelta(0, 2))), "hedging= is timedelta, it must be Hedging(after_s=2)"),
+    (lambda: RetryPolicy(budget=unseen(10)), "budget= is int, it must be RetryBudget(min_per_s=10)"),
+    (lambda: RetryPolicy(budget=unseen(0.1)), "budget= is float, it must be RetryBudget(ratio=0.1)"),
+    (lambda: RetryPolicy(budget=unseen(RetryBudget)), "budget= is the class RetryBudget, it must be RetryBudget()"),
+    (lambda: Hedging(budget=unseen("10")), "budget= is str, it must be RetryBudget()"),
+    (lambda: RetryPolicy(attempts=unseen("3")), "attempts is str, it must be a whole number; write 3"),
+    (lambda: RetryPolicy(attempts=unseen(3.0)), "attempts is float, it must be a whole number; write 3"),
+    (lambda: RetryPolicy(attempts=unseen(math.inf)), "attempts is float, it must be a whole number"),
+    (
+        lambda: RetryPolicy(first_delay_s=unseen("0.5s")),
+        "first_delay_s is str, it must be a number of seconds; write 0.5",
+    ),
+    (
+        lambda: RetryPolicy(try_timeout_s=unseen(timedelta(seconds=1.5))),
+        "try_timeout_s is timedelta, it must be a number of seconds; write 1.5",
+    ),
+    (lambda: RetryBudget(unseen("0.2")), "ratio is str, it must be a number; write 0.2"),
+    (lambda: RetryBudget(min_per_s=unseen(None)), "min_per_s is NoneType, it must be a number"),
+    (lambda: Hedging(unseen("50ms")), "after_s is str, it must be a number of seconds"),
+    (lambda: Hedging(quantile=unseen("0.9")), "quantile is str, it must be a number; write 0.9"),
+    (
+        lambda: unseen(Password)("s"),
+        "Password(): missing a required argument: 'password'; write `Password('name', 'secret')`",
+    ),
+    (lambda: unseen(Token)(), "Token(): missing a required argument: 'token'; write `Token('...')`"),
+    (lambda: unseen(Token)("a", "b"), "Token(): too many positional arguments; write `Token('...')`"),
+    (
+        lambda: Token(unseen(None)),
+        "the token is NoneType, it must be str: is an environment variable missing?",
+    ),
+    (
+        lambda: Password("ada", unseen(None)),
+        "the password is NoneType, it must be str: is an environment variable missing?",
+    ),
+    (lambda: Password("ada", unseen(b"s")), "the password is bytes, it must be str; write it with .decode()"),
+    (lambda: Password(unseen(7), "s"), "the name is int, it must be str"),
+    (
+        lambda: connect(URL, credentials=unseen(fetch())),
+        "credentials= is coroutine, it must be the async function itself, without ()",
+    ),
+    (
+        lambda: connect(URL, service="a", route_id=unseen(uuid.uuid4())),
+        "route_id= is UUID, it must be text: str(...) of it",
+    ),
+    (
+        lambda: connect(URL, service="a", route_id=unseen(7)),
+        "route_id= is int, it must be a UUID as text; a name is instance=",
+    ),
+    (
+        lambda: connect(URL, service="a", instance=unseen(3)),
+        "instance= is int, it must be a name, such as 'orders-1'",
+    ),
+    (
+        lambda: offer(URL, Service("a"), instance=unseen(3)),
+        "instance= is int, it must be a name, such as 'orders-1'",
+    ),
+    (
+        lambda: offer(URL, Service("a"), connections=unseen("2")),
+        "connections is str, it must be a whole number; write 2",
+    ),
+    (
+        lambda: connect(URL, mime_type=unseen(3)),
+        "mime_type= is int, it must be left out, or 'message/x.rsocket.broker.frame.v0' for the Java broker",
+    ),
+    (lambda: connect(URL, resume=unseen("yes")), "resume is str, it must be True or False"),
+    (lambda: connect(URL, resume=unseen(3)), "resume is int, it must be True or False"),
+    (lambda: connect(URL, tracing=unseen("no")), "tracing is str, it must be True or False"),
+    (lambda: connect(URL, says_deadlines=unseen(1)), "says_deadlines is int, it must be True or False"),
+    (lambda: connect(URL, fragment_bytes=unseen("64")), "fragment_bytes is str, it must be a whole number; write 64"),
+    (lambda: connect(URL, lease=unseen(100)), "lease= is int, it must be (requests, seconds), such as (100, 1.0)"),
+    (
+        lambda: connect(URL, lease=unseen((100,))),
+        "lease= is (100,), it must be (requests, seconds), such as (100, 1.0)",
+    ),
+    (lambda: connect(URL, keepalive_s=unseen("5")), "keepalive_s is str, it must be a number of seconds; write 5"),
+    (
+        lambda: connect(URL, connect_timeout_s=unseen(timedelta(0, 3))),
+        "connect_timeout_s is timedelta, it must be a number of seconds; write 3",
+    ),
+    (
+        lambda: connect(URL, wait_for_reconnect=unseen(timedelta(0, 3))),
+        "wait_for_reconnect is timedelta, it must be True, False, or a number of seconds; write 3",
+    ),
+    (
+        lambda: connect(URL, timeout_s=unseen(timedelta(0, 3))),
+        "timeout_s is timedelta, it must be a number of seconds, or None; write 3",
+    ),
+]
+VALUES: list[tuple[Callable[[], object], str]] = [
+    (
+        lambda: connect(URL, ssl=trusting()),
+        f"ssl= needs tls:// or wss://, and {URL} is not encrypted: write tls://127.0.0.1:7878",
+    ),
+    (
+        lambda: connect("ws://broker.example/path", ssl=trusting()),
+        "ssl= needs tls:// or wss://, and ws://broker.example/path is not encrypted: write wss://broker.example/path",
+    ),
+    (
+        lambda: connect(["tls://a.example", "tcp://b.example"], ssl=trusting()),
+        "ssl= needs tls:// or wss://, and tcp://b.example is not encrypted: write tls://b.example",
+    ),
+    (
+        lambda: sync.connect(URL, ssl=trusting()),
+        f"ssl= needs tls:// or wss://, and {URL} is not encrypted: write tls://127.0.0.1:7878",
+    ),
+    (
+        lambda: offer(URL, Service("a"), ssl=trusting()),
+        f"ssl= needs tls:// or wss://, and {URL} is not encrypted: write tls://127.0.0.1:7878",
+    ),
+    (
+        lambda: connect("unix:///run/broker.sock", ssl=trusting()),
+        "ssl= needs tls:// or wss://; a Unix socket needs no encryption: leave ssl= out",
+    ),
+    (
+        lambda: connect("tls://127.0.0.1", ssl=ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)),
+        "ssl= is a context for servers: write ssl.create_default_context(cafile=FILE)",
+    ),
+    (
+        lambda: connect("tcp://::1:21878"),
+        "'tcp://::1:21878': an address of IPv6 stands in brackets: write tcp://[::1]:21878",
+    ),
+    (
+        lambda: connect("ws://fe80::1/to"),
+        "'ws://fe80::1/to': an address of IPv6 stands in brackets: write ws://[fe80::1]/to",
+    ),
+    (
+        lambda: connect("tcp://::1:7878"),
+        "'tcp://::1:7878': an address of IPv6 stands in brackets: write tcp://[::1]:7878 or tcp://[::1:7878]",
+    ),
+    (
+        lambda: connect("unix://broker.sock"),
+        "'unix://broker.sock': a unix URL has an absolute path: write unix:///…/broker.sock",
+    ),
+    (
+        lambda: connect("unix:run/x.sock"),
+        "'unix:run/x.sock': a unix URL has an absolute path: write unix:///…/x.sock",
+    ),
+    (
+        lambda: connect("tcp://127.0.0.1:0"),
+        "'tcp://127.0.0.1:0': the port must be a number of 1..65535; without one it is 7878, of a WebSocket 7879",
+    ),
+    (
+        lambda: connect("tcp://127.0.0.1:7878?timeout=3"),
+        "'tcp://127.0.0.1:7878?timeout=3': tcp:// has no options, leave what is behind the ? out; "
+        "options are arguments of connect()",
+    ),
+    (lambda: connect(URL, connect_timeout_s=0), f"connect_timeout_s is 0, {ABOVE_0}"),
+    (lambda: connect(URL, connect_timeout_s=-1), f"connect_timeout_s is -1, {ABOVE_0}"),
+    (lambda: connect(URL, connect_timeout_s=math.nan), f"connect_timeout_s is nan, {ABOVE_0}"),
+    (lambda: connect(URL, keepalive_s=0), f"keepalive_s is 0, {ABOVE_0}"),
+    (lambda: connect(URL, lifetime_s=-3), f"lifetime_s is -3, {ABOVE_0}"),
+    (
+        lambda: connect(URL, keepalive_s=30),
+        "keepalive_s is 30 and lifetime_s is 20.0, it must be keepalive_s <= lifetime_s; "
+        "write lifetime_s=120, too, or a shorter keepalive_s=",
+    ),
+    (
+        lambda: connect(URL, lifetime_s=math.inf),
+        "lifetime_s is inf, it must be at most 2147483; leave it out for 20 s",
+    ),
+    (
+        lambda: connect(URL, service="orders", route_id="orders-1"),
+        "route_id= 'orders-1' is no id: a uuid, 32 hexadecimal digits or Id{uuid} is; "
+        "a name is instance='orders-1', and without both it is random",
+    ),
+    (
+        lambda: connect(URL, route_id="abc"),
+        "route_id= 'abc' is no id: a uuid, 32 hexadecimal digits or Id{uuid} is; leave it out for a random one",
+    ),
+    (lambda: RetryPolicy(attempts=0), "attempts is 0, it must be at least 1 (which means no retry)"),
+    (
+        lambda: RetryPolicy(first_delay_s=5),
+        "first_delay_s is 5 and max_delay_s is 1.0, it must be 0 <= first <= max; write max_delay_s=5, too",
+    ),
+    (lambda: Hedging(quantile=95), "quantile is 95, it must be between 0 and 1; write quantile=0.95"),
+    (lambda: Token("Bearer abc"), "the token begins with the word Bearer: leave that out"),
+    (lambda: Token("abc\n"), "the token has white space around it: write Token(text.strip())"),
+]
+
+
+def raised(mistake: Callable[[], object], kind: type[Exception]) -> str:
+    with pytest.raises(kind) as caught:
+        mistake()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("mistake", "text"), KINDS, ids=[text for _, text in KINDS])
+async def test_what_is_of_a_wrong_kind_is_told(mistake: Callable[[], object], text: str) -> None:
+    assert raised(mistake, TypeError) == text
+
+
+@pytest.mark.parametrize(("mistake", "text"), VALUES, ids=[text for _, text in VALUES])
+async def test_what_can_never_work_is_told(mistake: Callable[[], object], text: str) -> None:
+    assert raised(mistake, ValueError) == text
+
+
+def test_an_encrypted_broker_beside_one_of_this_machine_is_right() -> None:
+    for other in ("unix:///run/broker.sock", "tcp://127.0.0.1", "wss://b.example"):
+        connect(["tls://a.example", other], ssl=trusting()).is_used = True
+
+
+def test_no_retry_and_long_times_are_right() -> None:
+    connect(URL, retry=NO_RETRY, connect_timeout_s=math.inf, wait_for_reconnect=5, hedging=None).is_used = True
+    check_seconds("x", 3)
