@@ -22,7 +22,7 @@ from broker.config.extras import lack_of_auth
 from broker.config.option import MAX_NAME_BYTES
 from broker.config.sections.auth import RoleOptions, RouteTags
 from broker.config.sections.files import MAKES_USERS, file_mistakes, lines_of, why_unread
-from broker.config.toml import either, shown_value
+from broker.config.toml import either, shown_value, toml_text
 from broker.config.urls import Place
 from rsocket_wire.errors import BrokerError
 
@@ -31,6 +31,13 @@ EXCEPT: Final = "except"  # of an entry of announce or address: no tag can be na
 HTTPS: Final = "https://"
 OPERATORS: Final = ("admin.admins", "admin.operators", "admin.viewers", "admin.readers")
 _OR_HOOK: Final = {"auth.users": " or auth.hook", "jwt.keys": " or auth.hook"}
+_WRITE: Final = {
+    "auth.users": f'write users = "users.txt" in [auth], {MAKES_USERS} makes its lines',
+    "tls.client_ca": 'write client_ca = "ca.pem" in [tls]: who signs the certificates of clients',
+    "jwt.keys": 'write keys = "https://id.example/jwks.json" in [jwt], or the path of a file',
+    "jwt.issuer": 'write issuer = "https://id.example" in [jwt], as tokens say it',
+    "jwt.audience": 'write audience = "rsocket-broker" in [jwt], as tokens say it',
+}
 MAX_KEYS_BYTES: Final = 1 << 20  # of a key set; one of a large provider has some KiB
 MAX_USERS: Final = 100_000  # of one file; more belong into an identity provider
 _USER: Final = re.compile(r"([^:\x00-\x20][^:\x00-\x1f]*):(\$argon2(?:id|i|d)\$\S+)")
@@ -43,7 +50,11 @@ def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[s
     if mode == OFF or wrong & {"auth.mode", "auth.accept"}:
         return file_mistakes("auth.revocations", values, wrong, read_revocations)
     if not accept:
-        return [("auth.mode", f'"{mode}" needs auth.accept: which identities are let in', "")]
+        kinds = either([toml_text(kind) for kind in KINDS])
+        text = (
+            f'"{mode}" needs auth.accept: which identities are let in; write accept = ["{USER}"] in [auth], of {kinds}'
+        )
+        return [("auth.mode", text, "")]
     needs: list[tuple[str, str]] = []
     if CERTIFICATE in accept:
         needs.append((CERTIFICATE, "tls.client_ca"))
@@ -53,7 +64,7 @@ def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[s
     if JWT in accept and (values["jwt.keys"] or not has_hook):
         needs += [(JWT, "jwt.keys"), (JWT, "jwt.issuer"), (JWT, "jwt.audience")]
     found = [
-        ("auth.accept", f'"{kind}" needs {name}{_OR_HOOK.get(name, "")}', kind)
+        ("auth.accept", f'"{kind}" needs {name}{_OR_HOOK.get(name, "")}; {_WRITE[name]}', kind)
         for kind, name in needs
         if not values[name] and name not in wrong
     ]

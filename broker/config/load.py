@@ -43,7 +43,8 @@ from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
 from broker.config.sections.admin_checks import admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
 from broker.config.sections.files import file_mistakes, why_unread
-from broker.config.sections.near import near_name, near_option, near_table_key
+from broker.config.sections.meant import meant_value
+from broker.config.sections.near import near_name, near_option, near_table_key, near_word
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
 from broker.config.urls import DIAL_SCHEMES, Listen, PeerUrl
@@ -221,6 +222,8 @@ class _Findings:
             try:
                 if doc is None:
                     near = near_table_key(tables, key)
+                    if isinstance(raw, dict):  # a name with a dot
+                        near = f"; write [{tables.place}.{toml_key(f'{name}.{key}')}] for one of that name"
                     raise BrokerError("bad-config", f"unknown option of {_a(tables.what)}{near}")
                 self.sources[f"{place}.{key}"] = source, f"{shown}.{key}"
                 values[key] = _read_list(doc, raw) if doc.is_list else _read_value(doc, raw)
@@ -272,20 +275,20 @@ class _WrongItems(Exception):
 
 def _read_file(path: str, found: _Findings) -> None:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # editors of Windows begin with a mark
     except OSError as error:
         example = "; rsocket-broker check --options prints one" if isinstance(error, FileNotFoundError) else ""
         found.mistakes.append(Mistake(path, 0, "", f"{why_unread(path, error)}{example}"))
         return
     except UnicodeDecodeError as error:
-        found.mistakes.append(Mistake(path, 0, "", f"is not UTF-8 at byte {error.start}"))
+        found.mistakes.append(Mistake(path, 0, "", f"is not UTF-8 at byte {error.start}; save it as UTF-8"))
         return
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # the others: a number of 5000 digits, 500 open brackets
-        line, wrong, shown = syntax_mistake(text, str(error))
-        if not re.search(r"\b(secret|password)\b", text):  # the line that is quoted may be its value
-            wrong = f"{wrong}: {shown}"
+        # The line that is quoted may be the value of a secret.
+        is_quoted = not re.search(r"\b(secret|password)\b", text)
+        line, wrong = syntax_mistake(text, str(error), TABLES, is_quoted)
         found.mistakes.append(Mistake(path, line, "", wrong))
         return
     source = _Source(path, TomlLines(text))
@@ -303,7 +306,9 @@ def _read_file(path: str, found: _Findings) -> None:
 def _read_section(section: str, content: object, source: _Source, found: _Findings) -> None:
     """A section with those within it, or the tables of one kind."""
     if not isinstance(content, dict):
-        found.mistakes.append(source.mistake(section, f"must be a section, not {shown_value(content)}"))
+        is_several = isinstance(content, list) and section in SECTIONS
+        hint = f"; write [{section}], with one pair of brackets" if is_several else ""
+        found.mistakes.append(source.mistake(section, f"must be a section, not {shown_value(content)}{hint}"))
     elif section in TABLES:
         tables = TABLES[section]
         if len(content) > tables.max_n:
@@ -491,14 +496,14 @@ def _read_value(doc: OptionDoc, raw: object) -> object:
         fits = False
     if not fits:
         given = "" if doc.option.is_secret else f", not {shown_value(raw)}"
-        raise BrokerError("bad-config", f"must be {doc.takes}{given}")
+        raise BrokerError("bad-config", f"must be {doc.takes}{given}{meant_value(doc, raw)}")
     return float(raw) if doc.hint is float and isinstance(raw, int) else raw
 
 
 def _read_list(doc: OptionDoc, raw: object) -> tuple[object, ...]:
     """The values of a list, from TOML's; BrokerError "bad-config", or _WrongItems with all that are none."""
     if not isinstance(raw, list | tuple) or not (raw or doc.may_be_empty):
-        raise BrokerError("bad-config", f"must be {doc.takes}, not {shown_value(raw)}")
+        raise BrokerError("bad-config", f"must be {doc.takes}, not {shown_value(raw)}{meant_value(doc, raw)}")
     items: list[object] = []
     texts: list[tuple[str, str]] = []
     for item in raw:
@@ -522,7 +527,9 @@ def _read_item(form: str, item: object) -> object:
     if form in WORDS_OF:
         words = WORDS_OF[form]
         if item not in words:
-            raise BrokerError("bad-config", f"{shown_value(item)} is not {either([toml_text(word) for word in words])}")
+            text = either([toml_text(word) for word in words])
+            text = f"{shown_value(item)} is not {text}{near_word(str(item), words)}"
+            raise BrokerError("bad-config", text)
         return item
     if form == "endpoint":
         return str(Endpoint.parse(item))

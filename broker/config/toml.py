@@ -7,10 +7,16 @@ any dotted name, and whether it means anything is decided in `broker.config.load
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 _BARE_TEXT: Final = re.compile(r"(?:^[^=]*=[ \t]*\[?|^(?=[^=]+$))[ \t]*(?!true|false)[a-z]", re.IGNORECASE)
+_AS_TOML: Final = 'a line [server], then listen = ["tcp://127.0.0.1:7878"]; rsocket-broker check --options prints one'
+_WORDS: Final = {
+    **dict.fromkeys(("True", "TRUE", "yes", "Yes", "on"), "write true"),
+    **dict.fromkeys(("False", "FALSE", "no", "No", "off"), "write false, or a text in quotes"),
+    **dict.fromkeys(("null", "None", "nil", ""), "an option without a value is left out"),
+}
 MAX_SHOWN: Final = 80  # characters of a wrong value that a mistake repeats
 
 
@@ -76,22 +82,74 @@ class TomlLines:
         return ".".join(next(iter(tomllib.loads(f"{key} = 0"))) if key[0] == '"' else key.strip("'") for key in keys)
 
 
-def syntax_mistake(text: str, error: str) -> tuple[int, str, str]:
-    """The line (1 is the first) of which tomllib's `error` about the text speaks, a sentence, and that line quoted."""
+def syntax_mistake(text: str, error: str, places: Collection[str] = (), is_quoted: bool = True) -> tuple[int, str]:
+    """The line (1 is the first) of which tomllib's `error` about the text speaks, and a sentence, which quotes that
+    line and says what to write.
+
+    `places`: what stands in front of names of tables, as `service`. `is_quoted`: False where nothing of the line may
+    be shown.
+    """
     place = re.search(r" \(at line (\d+), column (\d+)\)$", error)
     lines = text.rstrip("\n").split("\n")
     line = int(place.group(1)) if place else len(lines)
     said = error[: place.start()] if place else error.removesuffix(" (at end of document)")
     shown = lines[line - 1].strip() if line <= len(lines) else ""
+    advice = _advice(said, lines, line, shown, places)
+    if not is_quoted:
+        value, said_words = (set(re.findall(r"\w+", each)) for each in (shown.partition("=")[2], advice))
+        return line, f"invalid TOML: {said}{'' if value & said_words else advice}"
+    return line, f"invalid TOML: {said}: {shown_value(shown)}{advice}"
+
+
+def _advice(said: str, lines: Sequence[str], line: int, shown: str, places: Collection[str]) -> str:
+    """What to write instead of the line, `shown`, of which tomllib has said that."""
+    earlier = [each.strip() for each in lines[: line - 1]]
+    key, sign, value = (each.strip() for each in shown.partition("="))
+    if line <= 2 and (other := _other_format(lines)):
+        return other
     header = re.match(r"\[[^\[\]]+\]", shown)
-    if header and said.startswith("Cannot declare") and header[0] in [each.strip() for each in lines[: line - 1]]:
-        first = [each.strip() for each in lines].index(header[0]) + 1
-        said = f"{header[0]} stands in line {first} already, its keys belong there"
-    elif said.startswith(("Invalid value", "Expected newline")) and _BARE_TEXT.search(shown):
-        said += "; a text needs quotes"
-    elif said.startswith("Expected '='") and (key := re.match(r"([A-Za-z0-9_-]+):(?:[ \t]|$)", shown)):
-        said += f"; this looks like YAML, in TOML it is [{key[1]}] or {key[1]} = …"
-    return line, f"invalid TOML: {said}", shown_value(shown)
+    if header and said.startswith("Cannot declare") and header[0] in earlier:
+        return f"; {header[0]} stands in line {earlier.index(header[0]) + 1} already, its keys belong there"
+    if said.startswith("Cannot overwrite"):
+        first = next((number for number, each in enumerate(earlier, 1) if re.match(rf"{re.escape(key)}\s*=", each)), 0)
+        return f"; {key} stands in line {first} already, leave one of them out" if first else ""
+    if said.startswith("Expected ']'") and (name := re.fullmatch(r"(\[{1,2})([^\[\]\"']+?)(\]{0,2})(\s*#.*)?", shown)):
+        return f"; write {name[1]}{_quoted_name(name[2].strip(), places)}{']' * len(name[1])}"
+    if shown.startswith((";", "//")):
+        return "; a comment begins with #"
+    if sign and value in _WORDS:
+        return f"; {_WORDS[value]}"
+    if sign and (number := re.fullmatch(r"([0-9][0-9_.,]*)\s*([A-Za-z%]+)\s*(#.*)?", value)):
+        return f'; write {number[1]}, or "{number[1]}{number[2]}" where the option takes a text with a unit'
+    if said.startswith("Expected newline") and re.search(r"[\w\"\])'][;,]$", shown):
+        return f"; leave out the {shown[-1]} at its end"
+    if said.startswith("Illegal character '\\n'"):
+        return "; a text ends in its line, with the quote that it began with"
+    if said.startswith(("Invalid value", "Expected newline")) and _BARE_TEXT.search(shown):
+        return "; a text needs quotes"
+    if said.startswith("Expected '='") and (pair := re.match(r"([A-Za-z0-9_-]+):(?:[ \t]|$)", shown)):
+        return f"; this looks like YAML, in TOML it is [{pair[1]}] or {pair[1]} = …"
+    return ""
+
+
+def _other_format(lines: Sequence[str]) -> str:
+    """What the whole text may be instead."""
+    first = next((each.strip() for each in lines if each.strip()), "")
+    if first.startswith("{"):
+        return f"; this is JSON, the configuration is TOML: {_AS_TOML}"
+    if first.startswith("<"):
+        return f"; this is XML, the configuration is TOML: {_AS_TOML}"
+    if first == "---":
+        return f"; this looks like YAML, the configuration is TOML: {_AS_TOML}"
+    return ""
+
+
+def _quoted_name(header: str, places: Collection[str]) -> str:
+    """`service."billing/v2"` of `service.billing/v2`."""
+    place = next((each for each in sorted(places, key=len, reverse=True) if header.startswith(f"{each}.")), "")
+    if place:
+        return f"{place}.{toml_key(header[len(place) + 1 :])}"
+    return ".".join(toml_key(each.strip()) for each in header.split("."))
 
 
 def toml_text(value: object) -> str:

@@ -4,6 +4,7 @@ Decides which schemes there are and what an address must have. Opens no socket a
 exists and the port is free, the edge finds out.
 """
 
+import difflib
 import errno
 import os
 import re
@@ -13,10 +14,12 @@ from urllib.parse import SplitResult, urlsplit
 
 from broker.config.toml import either, shown_value
 from rsocket_wire.errors import BrokerError
-from rsocket_wire.ports import SCHEMES, without_password
+from rsocket_wire.ports import MAX_PORT, SCHEMES, TCP_PORT, WS_PORT, without_password
 
 DIAL_SCHEMES: Final = (*SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")
 WILDCARDS: Final = ("0.0.0.0", "::")  # hosts that are all addresses of this machine, at which nobody can be reached
+_TLS_SCHEMES: Final = ("https", "ssl", "tcps", "mqtts", "amqps", "mtls")
+_EXAMPLE: Final = f"; write it as in tcp://127.0.0.1:{TCP_PORT}"
 ROOTS_PORTS: Final = 1024  # those below are for root, by the default of Linux and macOS
 MAX_UNIX_PATH_BYTES: Final = 107  # Linux: sun_path holds 108, one is the closing NUL
 
@@ -53,8 +56,8 @@ class Listen(Place):
         """The listener that the URL names; BrokerError "bad-config" with the URL, but for its password, first."""
         _check_no_password(text)
         parts = _split(text)
-        if parts is None or parts.scheme not in SCHEMES:
-            raise _bad(f"{shown_value(text)} is not a URL of {either(SCHEMES)}")
+        if parts is None or parts.scheme not in SCHEMES or (parts.scheme != "unix" and "://" not in text):
+            raise _bad(f"{shown_value(text)} is not a URL of {either(SCHEMES)}{_meant(text)}")
         if parts.query or parts.fragment or "@" in parts.netloc:
             raise _bad(f"{shown_value(text)} has more than a scheme, a host, a port and a path")
         if parts.scheme == "unix":
@@ -69,7 +72,9 @@ class Listen(Place):
         """The admin listener at HOST:PORT; BrokerError "bad-config" whose text begins with the quoted text."""
         parts = _split(f"http://{text}")
         if parts is None or parts.netloc != text or "@" in text:
-            raise _bad(f'{shown_value(text)} is neither HOST:PORT nor "off"')
+            raise _bad(f'{shown_value(text)} is neither HOST:PORT nor "off"{_meant_place(text)}')
+        if text.isascii() and text.isdecimal() and int(text) <= MAX_PORT:
+            raise _bad(f"{shown_value(text)} is a port without a host; write 127.0.0.1:{text}")
         return Listen("http", *_place(text, parts))
 
     def excludes(self, other: "Listen") -> bool:
@@ -108,7 +113,7 @@ class PeerUrl(Place):
         _check_no_password(text)
         parts = _split(text)
         if parts is None or parts.scheme not in DIAL_SCHEMES:
-            raise _bad(f"{shown_value(text)} is not a URL of {either(DIAL_SCHEMES)}")
+            raise _bad(f"{shown_value(text)} is not a URL of {either(DIAL_SCHEMES)}{_meant(text)}")
         finder, _, scheme = parts.scheme.rpartition("+")
         has_more = bool(parts.path or parts.query or parts.fragment) or "@" in parts.netloc
         if finder == "srv":
@@ -118,7 +123,8 @@ class PeerUrl(Place):
         if finder and has_more:
             raise _bad(f"{shown_value(text)} must be a scheme, a name and a port")
         if scheme != "unix" and ":" not in parts.netloc.rpartition("]")[2]:
-            raise _bad(f"{shown_value(text)} has no port")
+            port = WS_PORT if scheme in ("ws", "wss") else TCP_PORT
+            raise _bad(f"{shown_value(text)} has no port; write {text.rstrip('/')}:{port}")
         place = Listen(scheme, *_place(text, parts)) if finder else Listen.parse(text)
         if not place.port and scheme != "unix":
             raise _bad(f"{shown_value(text)} has port 0, which cannot be dialled")
@@ -171,14 +177,56 @@ def _place(text: str, parts: SplitResult) -> tuple[str, int]:
     except ValueError:  # no number, or beyond 65535
         raise _bad(f"{shown_value(text)} has a port that is not a number from 0 to 65535") from None
     if not parts.hostname:
-        raise _bad(f"{shown_value(text)} has no host; 0.0.0.0 or [::] listens on all addresses")
+        where = f"{parts.scheme}://" if "://" in text else ""
+        here, all = (f"{where}{host}:{port or 'PORT'}" for host in ("127.0.0.1", "0.0.0.0"))
+        raise _bad(f"{shown_value(text)} has no host; write {here}, or {all} for all addresses")
     try:
         parts.hostname.encode("idna")  # as whoever looks it up does
     except UnicodeError:
         raise _bad(f"{shown_value(text)} has an invalid host") from None
     if port is None:
-        raise _bad(f"{shown_value(text)} has no port; 0 takes any free one")
+        raise _bad(f"{shown_value(text)} has no port; write {_with_port(text, parts)}; port 0 is any free one")
     return parts.hostname, port
+
+
+def _with_port(text: str, parts: SplitResult) -> str:
+    if "://" not in text:
+        return f"{'127.0.0.1' if text in ('on', 'true', 'yes') else text.rstrip(':')}:PORT"
+    port = WS_PORT if parts.scheme in ("ws", "wss") else TCP_PORT
+    return f"{parts.scheme}://{parts.netloc.rstrip(':')}:{port}{parts.path.rstrip('/')}"
+
+
+def _meant(text: str) -> str:
+    """`; write tcp://127.0.0.1:7878` for what begins with no scheme of ours; an example where it is not sure."""
+    scheme, sign, rest = text.partition("://")
+    if not sign and (begun := re.fullmatch(rf"({'|'.join(SCHEMES)}):/?([^/].*)", text)):
+        scheme, sign, rest = begun[1], "://", begun[2]
+    if not sign:
+        scheme, rest = ("unix", text) if text.startswith("/") else ("tcp", text)
+    if rest.isascii() and rest.isdecimal():
+        rest = f"127.0.0.1:{rest}"
+    if re.fullmatch(r":[0-9]+", rest):
+        rest = f"127.0.0.1{rest}"
+    near = difflib.get_close_matches(scheme.lower(), SCHEMES, 1)
+    is_tls = scheme.lower() in _TLS_SCHEMES
+    own = near[0] if near else "tls" if is_tls else "tcp"
+    web = {"http": "ws", "https": "wss"}.get(scheme.lower())
+    if own != "unix" and "/" not in rest and ":" not in rest.rpartition("]")[2] and rest:
+        rest = f"{rest}:{WS_PORT if own in ('ws', 'wss') else TCP_PORT}"
+    meant = f"{own}://{rest}"
+    if not rest or meant == text or "+" in scheme or _split(meant) is None:  # which `parse` would bring here again
+        return _EXAMPLE
+    try:
+        meant = str(Listen.parse(meant))
+    except BrokerError:  # something else is wrong, too
+        return _EXAMPLE
+    return f"; write {meant}" + (f", or {web}://{rest} for a WebSocket" if web else "")
+
+
+def _meant_place(text: str) -> str:
+    """`; write 127.0.0.1:7070` for a URL."""
+    place = text.partition("://")[2].partition("/")[0] if "://" in text else text.partition("/")[0]
+    return f"; write {place}" if re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}", place) else ""
 
 
 def _bad(text: str) -> BrokerError:

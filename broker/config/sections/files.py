@@ -28,10 +28,18 @@ def why_unread(path: str, error: OSError, option: str = "") -> str:
     text = f"cannot be read: {error.strerror}"
     if isinstance(error, PermissionError):
         text += "; start this as a user who may read it, or let this one (chmod, chown)"
+    if isinstance(error, IsADirectoryError):
+        text += f"; write the path of a file in it{_one_of(path)}"
     if isinstance(error, FileNotFoundError):
         text += missing_advice(path)
         text += f"; {_MADE_BY[option]} makes its lines" if option in _MADE_BY else ""
     return text
+
+
+def _one_of(folder: str) -> str:
+    """`, such as etc/broker.toml`."""
+    found = sorted(Path(folder).glob("*.toml"))[:1]
+    return "".join(f", such as {each}" for each in found)
 
 
 def bad_file(option: str, path: str, error: OSError | ValueError) -> BrokerError:

@@ -1,10 +1,11 @@
 """Which option somebody meant who wrote one that is none: the ends of mistakes."""
 
 import difflib
+from collections.abc import Sequence
 from typing import Final
 
 from broker.config.options import OPTIONS, SECTIONS, Tables
-from broker.config.toml import either
+from broker.config.toml import either, toml_text
 
 LISTEN: Final = '; write listen = ["tcp://HOST:PORT"] in [server], such as ["tcp://127.0.0.1:7878"]'
 _ADDRESSES: Final = ("address", "addresses", "bind", "host", "port", "ports")  # what other servers have for `listen`
@@ -34,7 +35,20 @@ def near_option(section: str, key: str) -> str:
 def near_table_key(tables: Tables, key: str) -> str:
     """As `near_name`, for a key that only the sections of all services may have."""
     everywhere = [doc.name for doc in OPTIONS.values() if doc.key == key]
-    return f"; {everywhere[0]} is one of all" if everywhere else near_name(key, list(tables.keys))
+    if everywhere:
+        return f"; {everywhere[0]} is one of all"
+    own = near_name(key, list(tables.keys))
+    if own is not _NOT_NEAR:
+        return own
+    others = {doc.key: doc.name for doc in OPTIONS.values()}
+    near = difflib.get_close_matches(key, others, 1, _ELSEWHERE)
+    return f"; did you mean {others[near[0]]}, which is one of all?" if near else own
+
+
+def near_word(text: str, words: Sequence[str]) -> str:
+    """`; did you mean "user"?`; empty where none is like it."""
+    near = difflib.get_close_matches(text.lower(), words, 1)
+    return f"; did you mean {toml_text(near[0])}?" if near else ""
 
 
 def near_name(name: str, known: list[str], cutoff: float = 0.6) -> str:

@@ -18,7 +18,7 @@ def run(*arguments: str) -> Result:
         (("watch",), "nothing is configured: give FOLDER, or a table [feed.post.NAME] in --config"),
         (("watch", "--segments"), "without FOLDER only --config and --dir may be given: the rest is configured"),
         (("watch", "x", "--dir", "f"), "give --base-url, where others fetch the files from, or --listen with a port"),
-        (("watch", "x", "--dir", "f", "--listen", "x"), '--listen: "x" has no port; 0 takes any free one'),
+        (("watch", "x", "--dir", "f", "--listen", "x"), '--listen: "x" has no port; write x:PORT; port 0 is any'),
         (("watch", "x", "--base-url", "http://x/"), "needs feed.dir, where the feed keeps what it has to remember"),
         (("watch", "x", "--dir", "f", "--base-url", "ftp://x/"), '"ftp://x/" is no URL of http or https'),
         (("post", ".", "--dir", "f"), "give --to, a broker of messages that gets the posts"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,10 @@ HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2g"
     ("said", "expected"),
     [
         ("", ['2: auth.mode: "required" needs auth.accept: which identities are let in']),
-        ('accept = ["jtw"]', ['3: auth.accept: "jtw" is not "certificate", "jwt", "user", "uid" or "anonymous"']),
+        (
+            'accept = ["jtw"]',
+            ['3: auth.accept: "jtw" is not "certificate", "jwt", "user", "uid" or "anonymous"; did you mean "jwt"?'],
+        ),
         ('accept = ["certificate"]', ['3: auth.accept: "certificate" needs tls.client_ca']),
         ('accept = ["user"]', ['3: auth.accept: "user" needs auth.users or auth.hook']),
         (
@@ -42,8 +46,22 @@ HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2g"
 def test_what_is_missing_is_told(folder: Path, said: str, expected: list[str]) -> None:
     write_pem(folder)
     text = f'[auth]\nmode = "required"\n{said}\n'
-    assert mistakes_of(folder, text) == [f"broker.toml:{each}" for each in expected]
+    told = mistakes_of(folder, text)
+    assert [re.sub(r"; write [a-z_]+ = .*", "", each) for each in told] == [f"broker.toml:{each}" for each in expected]
     assert of_file(folder, "[auth]\naccept = []\n").auth.mode == "off"
+
+
+@pytest.mark.parametrize(
+    ("said", "write"),
+    [
+        ("", 'write accept = ["user"] in [auth], of "certificate", "jwt", "user", "uid" or "anonymous"'),
+        ('accept = ["user"]', 'write users = "users.txt" in [auth], rsocket-broker password NAME makes its lines'),
+        ('accept = ["certificate"]', 'write client_ca = "ca.pem" in [tls]: who signs the certificates of clients'),
+    ],
+)
+def test_what_is_missing_is_told_with_what_to_write(folder: Path, said: str, write: str) -> None:
+    (told,) = mistakes_of(folder, f'[auth]\nmode = "required"\n{said}\n')
+    assert told.endswith(f"; {write}")
 
 
 HOOK = '[auth]\nmode = "required"\n'

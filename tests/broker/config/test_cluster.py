@@ -53,9 +53,12 @@ A_SECRET = f'secret = "{SECRET}"\n'
             f'{A_SECRET}listen = ["tcp://0.0.0.0:7878"]',
             '3: cluster.listen: "tcp://0.0.0.0:7878" has the same address as "tcp://127.0.0.1:7878"',
         ),
-        (f'{A_SECRET}peers = ["dns+ws://a:1"]', f'3: cluster.peers: "dns+ws://a:1" is not a URL of {SCHEMES}'),
-        (f'{A_SECRET}peers = ["tcp://a"]', '3: cluster.peers: "tcp://a" has no port'),
-        (f'{A_SECRET}peers = ["dns+tcp://a"]', '3: cluster.peers: "dns+tcp://a" has no port'),
+        (
+            f'{A_SECRET}peers = ["dns+ws://a:1"]',
+            f'3: cluster.peers: "dns+ws://a:1" is not a URL of {SCHEMES}; write it as in tcp://127.0.0.1:7878',
+        ),
+        (f'{A_SECRET}peers = ["tcp://a"]', '3: cluster.peers: "tcp://a" has no port; write tcp://a:7878'),
+        (f'{A_SECRET}peers = ["dns+tcp://a"]', '3: cluster.peers: "dns+tcp://a" has no port; write dns+tcp://a:7878'),
         (
             f'{A_SECRET}peers = ["srv+tcp://a:1"]',
             '3: cluster.peers: "srv+tcp://a:1" must be a scheme and a name; SRV records give hosts and ports',
@@ -65,7 +68,10 @@ A_SECRET = f'secret = "{SECRET}"\n'
             '3: cluster.peers: "dns+tcp://a:1/x" must be a scheme, a name and a port',
         ),
         (f"{A_SECRET}peers = [5]", f"3: cluster.peers: 5 is not a URL of {SCHEMES}"),
-        (f'{A_SECRET}peers = "tcp://a:1"', '3: cluster.peers: must be a list of URLs, not "tcp://a:1"'),
+        (
+            f'{A_SECRET}peers = "tcp://a:1"',
+            '3: cluster.peers: must be a list of URLs, not "tcp://a:1"; write ["tcp://a:1"]',
+        ),
         ("principals = [1]", "2: cluster.principals: 1 is not printable text"),
         (
             'principals = ["CN=b1", "O=Acme, Inc."]',

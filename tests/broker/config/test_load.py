@@ -86,32 +86,57 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
             "2: listen: unknown option outside a section; did you mean server.listen, admin.listen or cluster.listen?",
         ),
         ("server = 1", "2: server: must be a section, not 1"),
-        ("[broker]\nname = 1", "3: broker.name: must be printable text of 1 to 255 bytes, not 1"),
+        ("[broker]\nname = 1", '3: broker.name: must be printable text of 1 to 255 bytes, not 1; write "1"'),
         ('[broker]\nname = ""', '3: broker.name: must be printable text of 1 to 255 bytes, not ""'),
         ('[broker]\nname = "a\\nb"', '3: broker.name: must be printable text of 1 to 255 bytes, not "a\\nb"'),
         ('[broker]\nid = "7"', '3: broker.id: must be a uuid or empty, not "7"'),
         ("[server]\nlisten = 1", "3: server.listen: must be a list of one or more URLs, not 1"),
         ("[server]\nlisten = []", "3: server.listen: must be a list of one or more URLs, not []"),
         ("[server]\nlisten = [5]", f"3: server.listen: 5 is not a URL of {SCHEMES}"),
-        ('[server]\nstop_grace_s = "9"', '3: server.stop_grace_s: must be a number from 0 to 3600, not "9"'),
+        ('[server]\nstop_grace_s = "9"', '3: server.stop_grace_s: must be a number from 0 to 3600, not "9"; write 9'),
         ("[server]\nstop_grace_s = -1", "3: server.stop_grace_s: must be a number from 0 to 3600, not -1"),
         ("[server]\nstop_grace_s = nan", "3: server.stop_grace_s: must be a number from 0 to 3600, not NaN"),
         ("[server]\nstop_grace_s = true", "3: server.stop_grace_s: must be a number from 0 to 3600, not true"),
-        ("[tls]\nmin_version = 1.2", '3: tls.min_version: must be "1.2" or "1.3", not 1.2'),
+        ("[tls]\nmin_version = 1.2", '3: tls.min_version: must be "1.2" or "1.3", not 1.2; write "1.2"'),
         ('[tls]\nclient_ca = "no.pem"', f'3: tls.client_ca: "no.pem" {NOT_THERE}/no.pem{GIVE_ONE}'),
-        ('[tls]\nclient_ca = "."', '3: tls.client_ca: "." cannot be read: Is a directory'),
+        (
+            '[tls]\nclient_ca = "."',
+            '3: tls.client_ca: "." cannot be read: Is a directory; write the path of a file in it, such as broker.toml',
+        ),
         ('[events]\ndir = "broker.toml"', '3: events.dir: "broker.toml" is not a directory'),
         ("[events]\nroll_s = 0", "3: events.roll_s: must be a number from 0.1 to 3600, not 0"),
         ('[routing]\nchooser = "best"', f'3: routing.chooser: must be {A_CHOOSER}, not "best"'),
-        ("[routing]\nstrict_hints = 1", "3: routing.strict_hints: must be true or false, not 1"),
+        ("[routing]\nstrict_hints = 1", "3: routing.strict_hints: must be true or false, not 1; write true"),
         ("[limits]\nmax_tags_per_route = 126", f"3: limits.max_tags_per_route: {A_NUMBER_OF_TAGS}, not 126"),
-        ("[limits]\nmax_tags_per_route = 5.0", f"3: limits.max_tags_per_route: {A_NUMBER_OF_TAGS}, not 5.0"),
+        ("[limits]\nmax_tags_per_route = 5.0", f"3: limits.max_tags_per_route: {A_NUMBER_OF_TAGS}, not 5.0; write 5"),
         ("[limits]\nmax_tags_per_route = false", f"3: limits.max_tags_per_route: {A_NUMBER_OF_TAGS}, not false"),
         ('[log]\nlevel = "loud"', '3: log.level: must be "debug", "info", "warning" or "error", not "loud"'),
-        ("[admin]\nlisten = 7070", '3: admin.listen: must be HOST:PORT or "off", not 7070'),
-        ('[admin]\nlisten = "7070"', '3: admin.listen: "7070" has no port; 0 takes any free one'),
-        ('[admin]\nlisten = "http://a:1"', '3: admin.listen: "http://a:1" is neither HOST:PORT nor "off"'),
-        ('[admin]\nlisten = "a:1/x"', '3: admin.listen: "a:1/x" is neither HOST:PORT nor "off"'),
+        ("[server]\nstop_grace_s = '5s'", '3: server.stop_grace_s: must be a number from 0 to 3600, not "5s"; write 5'),
+        ('[events]\nroll_s = "1 min"', '3: events.roll_s: must be a number from 0.1 to 3600, not "1 min"; write 60'),
+        (
+            '[server]\nlisten = "tcp://a:1"',
+            '3: server.listen: must be a list of one or more URLs, not "tcp://a:1"; write ["tcp://a:1"]',
+        ),
+        (
+            '[log]\nlevel = "INFO"',
+            '3: log.level: must be "debug", "info", "warning" or "error", not "INFO"; write "info"',
+        ),
+        ("[[server]]", "2: server: must be a section, not [{}]; write [server], with one pair of brackets"),
+        ("[service.a.b]", '2: service.a.b: unknown option of a service; write [service."a.b"] for one of that name'),
+        (
+            "[service.a]\nmax_conections = 1",
+            "3: service.a.max_conections: unknown option of a service; did you mean limits.max_connections, which is "
+            "one of all?",
+        ),
+        (
+            "[auth.users]\nada = 'x'",
+            '2: auth.users: must be the path of a file or empty, not {"ada": "x"}; '
+            "rsocket-broker password NAME makes the lines of that file",
+        ),
+        ("[admin]\nlisten = 7070", '3: admin.listen: must be HOST:PORT or "off", not 7070; write "127.0.0.1:7070"'),
+        ('[admin]\nlisten = "7070"', '3: admin.listen: "7070" is a port without a host; write 127.0.0.1:7070'),
+        ('[admin]\nlisten = "http://a:1"', '3: admin.listen: "http://a:1" is neither HOST:PORT nor "off"; write a:1'),
+        ('[admin]\nlisten = "a:1/x"', '3: admin.listen: "a:1/x" is neither HOST:PORT nor "off"; write a:1'),
         ('[admin]\nlisten = "me@a:1"', '3: admin.listen: "me@a:1" is neither HOST:PORT nor "off"'),
     ],
 )
@@ -129,7 +154,7 @@ def test_a_file_that_is_not_there_is_one_mistake(folder: Path) -> None:
 
 def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
     (folder / "b.toml").write_bytes(b"[log]\n\xff")
-    with pytest.raises(ConfigErrors, match=r"^b.toml: is not UTF-8 at byte 6$"):
+    with pytest.raises(ConfigErrors, match=r"^b.toml: is not UTF-8 at byte 6; save it as UTF-8$"):
         load("b.toml", {}, {})
 
 
@@ -144,11 +169,11 @@ def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
         ("RSB_TLS__CERT", "x", "unknown option; did you mean RSB_TLS__CERTIFICATE?"),
         ("RSB_SERVER_LISTEN", "x", "unknown option; did you mean RSB_SERVER__LISTEN?"),
         ("RSB_SERVER__QQ", "x", f"unknown option{LISTS_ALL}"),
-        ("RSB_SERVER__LISTEN", "tcp://a:1,tpc://b:2", f'"tpc://b:2" is not a URL of {SCHEMES}'),
+        ("RSB_SERVER__LISTEN", "tcp://a:1,tpc://b:2", f'"tpc://b:2" is not a URL of {SCHEMES}; write tcp://b:2'),
         ("RSB_SERVER__STOP_GRACE_S", "1e3", 'must be a number from 0 to 3600, not "1e3"'),
         ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "many", f'{A_NUMBER_OF_TAGS}, not "many"'),
         ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "0", f"{A_NUMBER_OF_TAGS}, not 0"),
-        ("RSB_ROUTING__STRICT_HINTS", "yes", 'must be true or false, not "yes"'),
+        ("RSB_ROUTING__STRICT_HINTS", "yes", 'must be true or false, not "yes"; write true'),
         ("RSB_TLS__KEY", "no.pem", f'"no.pem" {NOT_THERE}/no.pem{GIVE_ONE}'),
     ],
 )
@@ -159,8 +184,8 @@ def test_a_wrong_variable_is_told_with_its_name(folder: Path, variable: str, tex
 @pytest.mark.parametrize(
     "flags, sentence",
     [
-        ({"server.listen": ("tpc://b:2",)}, f'--listen: "tpc://b:2" is not a URL of {SCHEMES}'),
-        ({"admin.listen": "on"}, '--admin: "on" has no port; 0 takes any free one'),
+        ({"server.listen": ("tpc://b:2",)}, f'--listen: "tpc://b:2" is not a URL of {SCHEMES}; write tcp://b:2'),
+        ({"admin.listen": "on"}, '--admin: "on" has no port; write 127.0.0.1:PORT; port 0 is any free one'),
         ({"broker.name": ""}, 'broker.name: must be printable text of 1 to 255 bytes, not ""'),
         ({"server.lisen": ""}, "server.lisen: unknown option; did you mean server.listen?"),
     ],
@@ -208,16 +233,17 @@ def test_all_mistakes_of_all_sources_come_together_in_order(folder: Path) -> Non
     flags = {"admin.listen": "here", "log.format": "json"}
     assert mistakes_of(folder, EVERYTHING_WRONG, environ, flags) == [
         f"broker.toml:1: quxquux: unknown option outside a section{LISTS_ALL}",
-        'broker.toml:2: server.stop_grace_s: must be a number from 0 to 3600, not "10"',
-        f'broker.toml:5: server.listen: "tpc://127.0.0.1:7878" is not a URL of {SCHEMES}',
-        'broker.toml:6: server.listen: "ws://:7879" has no host; 0.0.0.0 or [::] listens on all addresses',
+        'broker.toml:2: server.stop_grace_s: must be a number from 0 to 3600, not "10"; write 10',
+        f'broker.toml:5: server.listen: "tpc://127.0.0.1:7878" is not a URL of {SCHEMES}; write tcp://127.0.0.1:7878',
+        'broker.toml:6: server.listen: "ws://:7879" has no host; write ws://127.0.0.1:7879, or ws://0.0.0.0:7879 for '
+        "all addresses",
         "broker.toml:9: limits.max_conections: unknown option; did you mean limits.max_connections?",
         "broker.toml:10: limits.max_frame_bytes: must be a whole number from 64 to 16777215, not 1",
         'broker.toml:13: log.level: must be "debug", "info", "warning" or "error", not "[tls]\\nkey = \\"x\\""',
         'broker.toml:16: log.format: must be "text" or "json", not "xml"',
         'broker.toml:18: events.dir: must be the path of a directory or empty, not {"roll_s": 3}',
         f'environment: RSB_ROUTING__CHOOSER: must be {A_CHOOSER}, not "best"',
-        'command line: --admin: "here" has no port; 0 takes any free one',
+        'command line: --admin: "here" has no port; write here:PORT; port 0 is any free one',
     ]
 
 

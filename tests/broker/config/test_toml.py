@@ -7,6 +7,13 @@ import pytest
 from broker.config.load import ConfigErrors, load
 from tests.broker.config.sources import mistakes_of
 
+AS_TOML = (
+    'the configuration is TOML: a line [server], then listen = ["tcp://127.0.0.1:7878"]; rsocket-broker check '
+    "--options prints one"
+)
+NO_HEADER = "invalid TOML: Expected ']' at the end of a table declaration"
+NO_END = "invalid TOML: Expected newline or end of document after a statement"
+
 
 @pytest.mark.parametrize(
     "text, sentence",
@@ -15,18 +22,42 @@ from tests.broker.config.sources import mistakes_of
             '[server]\nlisten ["tcp://a:1"]\n',
             '2: invalid TOML: Expected \'=\' after a key in a key/value pair: "listen [\\"tcp://a:1\\"]"',
         ),
-        ("[log]\nlevel = \n", '2: invalid TOML: Invalid value: "level ="'),
+        ("[log]\nlevel = \n", '2: invalid TOML: Invalid value: "level ="; an option without a value is left out'),
         ('[log]\nlevel = "info', '2: invalid TOML: Unterminated string: "level = \\"info"'),
-        ("[log]\n[log]\n", '2: invalid TOML: [log] stands in line 1 already, its keys belong there: "[log]"'),
-        ("[log]\nlevel = debug\n", '2: invalid TOML: Invalid value; a text needs quotes: "level = debug"'),
+        (
+            "[log]\n[log]\n",
+            "2: invalid TOML: Cannot declare ('log',) twice: \"[log]\"; [log] stands in line 1 already, its keys "
+            "belong there",
+        ),
+        ("[log]\nlevel = debug\n", '2: invalid TOML: Invalid value: "level = debug"; a text needs quotes'),
         (
             "[server]\nlisten = [tcp://a:1]",
-            '2: invalid TOML: Invalid value; a text needs quotes: "listen = [tcp://a:1]"',
+            '2: invalid TOML: Invalid value: "listen = [tcp://a:1]"; a text needs quotes',
         ),
         (
             "server:\n  workers: 1\n",
-            "1: invalid TOML: Expected '=' after a key in a key/value pair; this looks like YAML, in TOML it is "
-            '[server] or server = …: "server:"',
+            "1: invalid TOML: Expected '=' after a key in a key/value pair: \"server:\"; this looks like YAML, in "
+            "TOML it is [server] or server = …",
+        ),
+        ('{"server": 1}', '1: invalid TOML: Invalid statement: "{\\"server\\": 1}"; this is JSON, ' + AS_TOML),
+        ("<server/>", '1: invalid TOML: Invalid statement: "<server/>"; this is XML, ' + AS_TOML),
+        ("[service.billing/v2]", f'1: {NO_HEADER}: "[service.billing/v2]"; write [service."billing/v2"]'),
+        ("[samwise.exchange.a b]", f'1: {NO_HEADER}: "[samwise.exchange.a b]"; write [samwise.exchange."a b"]'),
+        ("[server", f'1: {NO_HEADER}: "[server"; write [server]'),
+        (
+            "[log]\nlevel = None",
+            '2: invalid TOML: Invalid value: "level = None"; an option without a value is left out',
+        ),
+        ("[a]\nb = True", '2: invalid TOML: Invalid value: "b = True"; write true'),
+        (
+            "[server]\nstop_grace_s = 5s",
+            f'2: {NO_END}: "stop_grace_s = 5s"; write 5, or "5s" where the option takes a text with a unit',
+        ),
+        ("[server]\nstop_grace_s = 5;", f'2: {NO_END}: "stop_grace_s = 5;"; leave out the ; at its end'),
+        ("[server]\n; why", '2: invalid TOML: Invalid statement: "; why"; a comment begins with #'),
+        (
+            "[a]\nb = 1\nb = 2",
+            '3: invalid TOML: Cannot overwrite a value: "b = 2"; b stands in line 2 already, leave one of them out',
         ),
     ],
 )
@@ -37,6 +68,12 @@ def test_a_text_that_is_no_toml_is_told_with_its_line(folder: Path, text: str, s
 def test_a_line_that_may_hold_a_secret_is_not_quoted(folder: Path) -> None:
     (line,) = mistakes_of(folder, '[cluster]\nsecret = "a: b')
     assert line == "broker.toml:2: invalid TOML: Unterminated string"
+    (line,) = mistakes_of(folder, "[cluster]\nsecret = 15s")
+    assert line == f"broker.toml:2: {NO_END}"
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_text(folder: Path) -> None:
+    assert mistakes_of(folder, "\ufeff[log]\nlevel = 1\n")[0].startswith("broker.toml:2: log.level: must be")
 
 
 @pytest.mark.parametrize("text", ["[limits]\nmax_connections = " + "9" * 5000, "a = " + "[" * 5000])

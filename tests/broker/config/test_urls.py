@@ -66,16 +66,27 @@ def test_a_listener_cannot_have_the_address_of_the_admin_listener(folder: Path) 
     ]
 
 
+EXAMPLE = "; write it as in tcp://127.0.0.1:7878"
+
+
 @pytest.mark.parametrize(
     "url, sentence",
     [
-        ("tpc://127.0.0.1:7878", f"is not a URL of {SCHEMES}"),
-        ("127.0.0.1:7878", f"is not a URL of {SCHEMES}"),
-        ("", f"is not a URL of {SCHEMES}"),
-        ("tcp://a b:1", f"is not a URL of {SCHEMES}"),
-        ("tcp://[::1:7878", f"is not a URL of {SCHEMES}"),
-        ("tcp://127.0.0.1", "has no port; 0 takes any free one"),
-        ("tcp://:7878", "has no host; 0.0.0.0 or [::] listens on all addresses"),
+        ("tpc://127.0.0.1:7878", f"is not a URL of {SCHEMES}; write tcp://127.0.0.1:7878"),
+        ("127.0.0.1:7878", f"is not a URL of {SCHEMES}; write tcp://127.0.0.1:7878"),
+        ("21890", f"is not a URL of {SCHEMES}; write tcp://127.0.0.1:21890"),
+        (":21890", f"is not a URL of {SCHEMES}; write tcp://127.0.0.1:21890"),
+        ("localhost", f"is not a URL of {SCHEMES}; write tcp://localhost:7878"),
+        ("[::1]", f"is not a URL of {SCHEMES}; write tcp://[::1]:7878"),
+        ("http://a:1", f"is not a URL of {SCHEMES}; write tcp://a:1, or ws://a:1 for a WebSocket"),
+        ("https://a:1", f"is not a URL of {SCHEMES}; write tls://a:1, or wss://a:1 for a WebSocket"),
+        ("tcp:127.0.0.1:1", f"is not a URL of {SCHEMES}; write tcp://127.0.0.1:1"),
+        ("/run/x.sock", f"is not a URL of {SCHEMES}; write unix:///run/x.sock"),
+        ("", f"is not a URL of {SCHEMES}{EXAMPLE}"),
+        ("tcp://a b:1", f"is not a URL of {SCHEMES}{EXAMPLE}"),
+        ("tcp://[::1:7878", f"is not a URL of {SCHEMES}{EXAMPLE}"),
+        ("tcp://127.0.0.1", "has no port; write tcp://127.0.0.1:7878; port 0 is any free one"),
+        ("tcp://:7878", "has no host; write tcp://127.0.0.1:7878, or tcp://0.0.0.0:7878 for all addresses"),
         ("tcp://a:65536", "has a port that is not a number from 0 to 65535"),
         ("tcp://a..b:7878", "has an invalid host"),
         ("tcp://a:x", "has a port that is not a number from 0 to 65535"),

@@ -218,7 +218,11 @@ def test_a_certificate_that_is_none_is_told_with_its_file(tmp_path: Path) -> Non
         ("unix:///run/nobody/is/here.sock", "no such file or directory"),
         ("dns+tcp://a:1", "dns+tcp://a:1 needs a DNS lookup, which only cluster.peers supports"),
         ("tcp://a:0", '"tcp://a:0" has port 0, which cannot be dialled'),
-        ("rubbish", '"rubbish" is not a URL of tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls'),
+        (
+            "rubbish",
+            '"rubbish" is not a URL of tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls; write '
+            "tcp://rubbish:7878",
+        ),
     ],
 )
 async def test_the_core_hears_why_nobody_was_reached(bench: Bench, url: str, text: str) -> None:

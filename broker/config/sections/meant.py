@@ -1,0 +1,64 @@
+"""Which value somebody meant who wrote one that its option does not take: the ends of mistakes."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Final
+
+from broker.config.options import OptionDoc
+from broker.config.quantities import SIZE, TIME
+from broker.config.toml import shown_value, toml_text
+from rsocket_wire.quantities import meant_number
+
+_TRUE: Final = ("true", "yes", "on", "1", "y")
+_FALSE: Final = ("false", "no", "off", "0", "n")
+_MADE_BY: Final = {"auth.users": "rsocket-broker password NAME", "admin.tokens": "rsocket-broker token new NAME"}
+
+
+def meant_value(doc: OptionDoc, raw: object) -> str:
+    """`; write 60`; empty: nothing that is sure. Never of a secret."""
+    if doc.option.is_secret:
+        return ""
+    if doc.is_list:
+        return _list_of(doc, raw)
+    if isinstance(raw, list | tuple) and len(raw) == 1 and isinstance(raw[0], str | int | float):
+        return f"; write {toml_text(raw[0])}, without brackets"
+    if isinstance(raw, dict) and doc.name in _MADE_BY:
+        return f"; {_MADE_BY[doc.name]} makes the lines of that file"
+    if doc.words:
+        near = difflib.get_close_matches(str(raw).lower(), doc.words, 1)
+        return f"; write {toml_text(near[0])}" if near else ""
+    if doc.hint is bool:
+        word = str(raw).lower()
+        return "; write true" if word in _TRUE else "; write false" if word in _FALSE else ""
+    if doc.hint in (int, float):
+        return _number_of(doc, raw)
+    if doc.option.form == "HOST:PORT" and isinstance(raw, int) and not isinstance(raw, bool):
+        return f'; write "127.0.0.1:{raw}"'
+    if doc.option.form == "HOST:PORT" and raw is False:
+        return '; write "off"'
+    if isinstance(raw, int | float) and not isinstance(raw, bool) and doc.option.form == "":
+        return f'; write "{raw}"'
+    return ""
+
+
+def _number_of(doc: OptionDoc, raw: object) -> str:
+    if isinstance(raw, bool) or not isinstance(raw, str | float) or doc.option.form in (TIME, SIZE):
+        return ""  # a text without a letter is milliseconds to samd: nobody knows which was meant
+    low, high = doc.option.within
+    found = meant_number(str(raw), doc.unit, doc.hint is int)
+    if found is None or not low <= found <= high:
+        return ""
+    return f"; write {int(found) if found == int(found) else f'{found:g}'}"
+
+
+def _list_of(doc: OptionDoc, raw: object) -> str:
+    """A text that stands without brackets."""
+    if not isinstance(raw, str) or not raw:
+        return ""
+    items = [each.strip() for each in raw.split(",")]
+    return f"; write {shown_list(items)}" if all(items) else ""
+
+
+def shown_list(items: Sequence[str]) -> str:
+    """As TOML, shortened like any other value."""
+    return shown_value(list(items))
