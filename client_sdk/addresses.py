@@ -22,6 +22,7 @@ from rsocket_wire.wire.keys import (
     DEADLINE,
     EXCLUDE_SELF,
     LB_METHOD,
+    ROUTE_ID,
     SERVICE_NAME,
     SHARD_KEY,
     SHARD_METHOD,
@@ -180,6 +181,16 @@ def route_tags(tags: Mapping[str, str | None] | None) -> list[Tag]:
     if tags is not None and not isinstance(tags, Mapping):
         raise TypeError(f"tags= is {type(tags).__name__}, it must be a dict, such as {{'region': 'eu'}}")
     return [] if tags is None else [_tag(name, value) for name, value in tags.items()]
+
+
+def check_own_tags(tags: Mapping[str, str | None] | None) -> None:
+    """As `route_tags`, of a route whose name and id are told elsewhere; ValueError for one of these among its tags."""
+    for tag in route_tags(tags):
+        if tag.key == SERVICE_NAME:
+            text = "the name is the first argument: Service('orders'), or connect(url, service='orders')"
+            raise ValueError(f"tags= has the name of the service, {tag.value!r}; {text}")
+        if tag.key == ROUTE_ID:
+            raise ValueError("tags= has a Route Id, which is of connect(url, route_id=...); take it out of the tags")
 
 
 def _build(

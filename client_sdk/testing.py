@@ -21,20 +21,28 @@ from pathlib import Path
 from typing import Final
 
 from broker.config.load import ConfigErrors, load
+from broker.events import OUTCOME_NAMES
 from broker.server import Server
 from broker.views.queries import TagFilter, connections, routes, totals
 from broker.views.schemas import Part
 from client_sdk.broker_process import BrokerProcess
+from client_sdk.clock import is_in_loop
 from client_sdk.errors import DeadlineExceeded
+from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.attributes import missing_told
+from client_sdk.mistakes.likeness import near
+from client_sdk.mistakes.local_brokers import LOCAL_BROKER_HAS, LOCAL_BROKER_HAS_NOT, Urls, check_start
 from client_sdk.mistakes.operators import entered
 from client_sdk.sync.background import BACKGROUND, LoopThread
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.models import MODELS
 
 __all__ = ["LocalBroker", "RouteSeen", "SyncLocalBroker", "local_broker", "sync_local_broker"]
 
 LOOK_S: Final = 0.005  # how often it is looked whether routes have come
 _HOW: Final = "write `async with local_broker() as url:`, or without async `with sync_local_broker() as url:`"
 _ALL: Final = Part(0, 1_000_000)
+_IN_SHELL: Final = "command line: "  # so say texts whose options these are
 _FREE: Final = {"tcp": "tcp://127.0.0.1:0", "ws": "ws://127.0.0.1:0"}
 _ONLY_A_PROCESS_HAS: Final = ("admin.listen", "server.workers")
 
@@ -53,6 +61,13 @@ class RouteSeen:
     requests: int  # begun there, ever
 
 
+class RoutesMissing(DeadlineExceeded):
+    """What `wait_for_routes` waits for has not come."""
+
+    usual_advice = "connect the service before, with connect(url, service=...)"
+
+
+@missing_told(LOCAL_BROKER_HAS, LOCAL_BROKER_HAS_NOT)
 class LocalBroker(str):
     """The URL of a broker that `local_broker` has started, with what it has seen.
 
@@ -69,7 +84,7 @@ class LocalBroker(str):
     def _of(cls, host: "_Embedded | BrokerProcess") -> "LocalBroker":
         broker = cls(host.urls[0])
         broker._host = host
-        broker.urls = {url.partition("://")[0]: url for url in reversed(host.urls)}
+        broker.urls = Urls({url.partition("://")[0]: url for url in reversed(host.urls)})
         return broker
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
@@ -108,6 +123,9 @@ class LocalBroker(str):
 
         >>> assert broker.requests("orders", outcome="completed") == 3
         """
+        for what, given, known in (("model", model, MODELS), ("outcome", outcome, OUTCOME_NAMES)):
+            if given is not None and given not in known:
+                raise ValueError(f"{given!r} is no {what} of requests; there are {', '.join(known)}")
         server = self._server
         if not server.config.events.dir:  # nobody waits for the records that are taken here
             server.core.engine.flows.end_interval()
@@ -118,6 +136,7 @@ class LocalBroker(str):
             if service in (None, its_service) and model in (None, its_model) and outcome in (None, its_outcome)
         )
 
+    @advised("await broker.wait_for_routes('orders', 2)", is_hot=False)
     async def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
         """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
 
@@ -126,12 +145,17 @@ class LocalBroker(str):
         end_at = time.monotonic() + timeout_s
         while len(found := self.routes(service, **tags)) < n:
             if time.monotonic() >= end_at:
-                others = sorted({route.service for route in self.routes()})
-                missing = f"{len(found)} of {n} routes of {service!r} {tags}"
-                raise DeadlineExceeded(
-                    f"after {timeout_s} s only {missing} are connected; connected services: {others}"
-                )
+                raise RoutesMissing(self._missing(service, tags, n, len(found), timeout_s))
             await asyncio.sleep(LOOK_S)
+
+    def _missing(self, service: str, tags: Mapping[str, str], n: int, found_n: int, timeout_s: float) -> str:
+        """What `wait_for_routes` has waited for in vain, and what may be wrong."""
+        wanted = " ".join((f"service {service!r}", *(f"{name}={value}" for name, value in tags.items())))
+        others = {route.service for route in self.routes()}
+        if service not in others:
+            hint = near(service, others) or (f"there is {', '.join(sorted(others))}" if others else "nor any other")
+            return f"within {timeout_s:g} s no {wanted} has connected, {hint}"
+        return f"within {timeout_s:g} s {found_n} of {n} routes of {wanted} have connected"
 
     def drop_connections(self) -> None:
         """Cuts all connections without a word, as a network does; clients come back.
@@ -157,6 +181,7 @@ class LocalBroker(str):
         return self._host.server
 
 
+@missing_told(LOCAL_BROKER_HAS, LOCAL_BROKER_HAS_NOT)
 class SyncLocalBroker(str):
     """As LocalBroker, for tests without an event loop: nothing is awaited. Any thread may ask.
 
@@ -203,12 +228,19 @@ class SyncLocalBroker(str):
         """
         return self._thread.call(lambda: self._broker.requests(service, model=model, outcome=outcome))
 
+    @advised("broker.wait_for_routes('orders', 2)", is_hot=False)
     def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
         """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
 
         >>> broker.wait_for_routes("orders", region="eu")
         """
-        self._thread.run(functools.partial(self._broker.wait_for_routes, service, n, timeout_s, **tags), timeout_s)
+        try:
+            self._thread.run(functools.partial(self._broker.wait_for_routes, service, n, timeout_s, **tags), timeout_s)
+        except DeadlineExceeded as error:
+            if not is_in_loop():
+                raise
+            how = f"await asyncio.to_thread(broker.wait_for_routes, {service!r})"
+            raise RoutesMissing(f"{error.text}; the event loop of this thread, maybe its own, stood: {how}") from None
 
     def drop_connections(self) -> None:
         """Cuts all connections without a word, as a network does; clients come back.
@@ -248,6 +280,7 @@ async def local_broker(
     ...     print(client.is_connected)
     True
     """
+    check_start(arguments, listen, options, keys)
     named = {**(options or {}), **{name.replace("__", ".", 1): value for name, value in keys.items()}}
     named = {name: str(value) if isinstance(value, Path) else value for name, value in named.items()}
     with contextlib.ExitStack() as stack:
@@ -307,7 +340,7 @@ class _Embedded:
         try:
             self.server: Final = Server(load(None, {}, flags))
         except ConfigErrors as error:
-            raise ValueError(f"options of the broker: {error.text}") from None
+            raise ValueError(f"options of the broker: {error.text.replace(_IN_SHELL, '')}") from None
 
     @property
     def urls(self) -> list[str]:

@@ -86,7 +86,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 MORE: dict[str, tuple[str, ...]] = {
     "broker.__main__": ("broker.commands",),  # is a command
     # It runs a broker inside the process, for the tests of users; no other module of the SDK imports it.
-    "client_sdk.testing": ("broker.config", "broker.server", "broker.views"),
+    "client_sdk.testing": ("broker.config", "broker.events", "broker.server", "broker.views"),
     # Its lines are lines of the broker's log.
     "spark_sink.writer.process": ("broker.log",),
 }

@@ -33,7 +33,8 @@ class Target:
 
     def __init__(self, url: object) -> None:
         if isinstance(url, contextlib.AbstractAsyncContextManager):
-            raise TypeError("the URL is what `async with` takes: write `async with local_broker() as url:`")
+            how = "write `async with local_broker() as url:`, without async `with sync_local_broker() as url:`"
+            raise TypeError(f"the URL is what `async with` takes: {how}")
         if not isinstance(url, str):
             raise TypeError(f"the URL is {type(url).__name__}, it must be str, such as tcp://127.0.0.1:{TCP_PORT}")
         _check_no_password(url)

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Final, TypedDict, TypeVar, cast, is_typeddict
 
 from client_sdk.mistakes.kinds import check_kinds, kinds_of
-from client_sdk.mistakes.options import FUNCTIONS, unknown_option
+from client_sdk.mistakes.options import FUNCTIONS, MAX_OPTIONS, unknown_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NUMBER: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:s|sec|seconds)?\s*")
@@ -42,7 +42,11 @@ def advised(example: str, options: Any = None, *, is_hot: bool = True) -> Callab
                 unknown = next(each for each in named if each not in known)
                 raise unknown_option(f"{name}()", unknown, known, example) from None
             if kinds:
-                check_kinds(kinds, {**dict(zip(own, given, strict=False)), **named})
+                check_kinds(
+                    kinds,
+                    {**dict(zip(own, given, strict=False)), **named},
+                    example if len(known) <= MAX_OPTIONS else "",
+                )
 
         def explain(given: tuple[object, ...], named: Mapping[str, object]) -> None:
             """After a TypeError that the function itself may have raised, too."""

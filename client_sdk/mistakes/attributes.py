@@ -11,10 +11,15 @@ from client_sdk.mistakes.likeness import near
 
 C = TypeVar("C", bound=type)
 LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for the other
-CLIENT_HAS: Final = (
-    "it has request_response, fire_and_forget, request_stream, request_channel, metadata_push, gather, subscribe and of"
-)
+_CALLS: Final = "request_response, fire_and_forget, request_stream, request_channel, metadata_push, gather"
+CLIENT_HAS: Final = f"it has {_CALLS}, subscribe and of"
 CLIENT_HAS_NOT: Final = {"set_health": "a Service has it: await service.set_health(False)"}
+SYNC_CLIENT_HAS: Final = f"it has {_CALLS} and subscribe"
+SYNC_CLIENT_HAS_NOT: Final = {
+    "of": "write functions that call this client, as docs/sdk/sync.md#contracts shows",
+    "as_rsocket": "only the client of an event loop has it: client_sdk.connect",
+    "set_health": "a Service has it: asyncio.run(service.set_health(False))",
+}
 
 
 def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable[[C], C]:

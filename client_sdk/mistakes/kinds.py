@@ -32,11 +32,12 @@ def kinds_of(function: Callable[..., Any]) -> Kinds:
     return found
 
 
-def check_kinds(kinds: Kinds, given: Mapping[str, object]) -> None:
+def check_kinds(kinds: Kinds, given: Mapping[str, object], example: str = "") -> None:
     """TypeError for the first of the arguments `given`, by name, that is of no kind that its parameter has."""
     for name, value in given.items():
         if name in kinds and not _is_one_of(value, kinds[name]):
-            raise TypeError(f"{name} is {type(value).__name__}, it must be {_said(name, kinds[name])}")
+            how = f": write `{example}`" if example else ""
+            raise TypeError(f"{name} is {type(value).__name__}, it must be {_said(name, kinds[name])}{how}")
 
 
 def _is_one_of(value: object, kinds: frozenset[type]) -> bool:

@@ -66,6 +66,9 @@ OF_SERVICES: Final = {
         ("handler", "handlers", "routes", "route", "methods"), "decorate functions: @orders.request_response('create')"
     ),
 }
+OF_LOCAL_BROKERS: Final = dict.fromkeys(
+    ("port", "host", "url", "urls", "address"), "write listen=['tcp://127.0.0.1:7878']; without it a port is chosen"
+)
 OF_CONNECTIONS: Final = {
     **dict.fromkeys(("host", "port", "uri", "address"), "it is in the URL: connect('tcp://127.0.0.1:7878')"),
     **dict.fromkeys(("reconnect", "auto_reconnect"), "a client comes back by itself when its connection is lost"),
@@ -93,6 +96,8 @@ def unknown_option(function: str, given: str, known: Iterable[str], example: str
 def _special(known: list[str]) -> Mapping[str, str]:
     if "urls" in known:
         return OF_CONNECTIONS
+    if "listen" in known:
+        return OF_LOCAL_BROKERS
     if "wait_for_service" in known:
         return OF_SUBSCRIPTIONS
     if "address" in known:

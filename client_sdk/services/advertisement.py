@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
-from client_sdk.addresses import route_tags
+from client_sdk.addresses import check_own_tags, route_tags
 from client_sdk.errors import BadAddress, ClientError, ConnectionLost
 from client_sdk.metadata import entry_bytes
 from client_sdk.mistakes.arguments import check_seconds
@@ -78,6 +78,7 @@ class Advertisement:
         self._is_watched = False  # between `begin` and `end`
         self._mending: asyncio.Task[None] | None = None  # set while a connection is told what its SETUP could not say
         self.drain_client: Callable[[float], Work] = _nobody  # set by `begin`
+        check_own_tags(self._tags)
         self.entry()
 
     @property
@@ -127,7 +128,7 @@ class Advertisement:
 
     def set_tags(self, tags: Mapping[str, str | None]) -> None:
         """In place of those that `connect` was given; BadAddress when they cannot be said, and nothing has changed."""
-        route_tags(tags)
+        check_own_tags(tags)
         own = {} if self._service is None else self._service.tags
         self._entry_of({**own, **tags, HEALTH_TAG: OUT})
         self._tags = dict(tags)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
-from client_sdk.addresses import route_tags
+from client_sdk.addresses import check_own_tags
 from client_sdk.codecs import BYTES, Codec, check_codec
 from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.attributes import missing_told
@@ -92,7 +92,7 @@ class Service:
         if not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
             text = f"has {len(name.encode())} bytes, it must have 1..{MAX_NAME_BYTES}, as Service('orders') has"
             raise ValueError(f"service name {name[:40]!r} {text}")
-        route_tags(tags)
+        check_own_tags(tags)
         self.name: Final = name
         self._tags: dict[str, str | None] = dict(tags or {})
         self._codecs: Final = _codecs_of(codec, codecs) or (BYTES,)
@@ -250,6 +250,7 @@ class Service:
         """
         return dict(self._tags)
 
+    @advised("await service.set_tags({'region': 'us'})", is_hot=False)
     async def set_tags(self, tags: Mapping[str, str | None]) -> None:
         """From now on these, in place of those before, on all connections; each reconnect says them, too.
 
@@ -259,12 +260,13 @@ class Service:
         >>> prices = Service("prices", tags={"version": "1"})
         >>> await prices.set_tags({"version": "2", "region": "eu"})
         """
-        route_tags(tags)
+        check_own_tags(tags)
         for advertisement in self._advertisements:
             advertisement.check_tags(tags)
         self._tags = dict(tags)
         await self._tell()
 
+    @advised("await service.set_health(False, 'the disk is full')", is_hot=False)
     async def set_health(self, is_healthy: bool, reason: str = "set_health(False) was called") -> None:
         """Takes the service out of use, for `reason`, or back in: connections stay, and what runs goes on.
 
@@ -288,7 +290,7 @@ class Service:
         """
         return not self.health.is_out
 
-    @advised("@service.health_check()")
+    @advised("@service.health_check(every_s=5)", is_hot=False)
     def health_check(
         self, *, every_s: float = 5.0, timeout_s: float | None = None
     ) -> Callable[[HealthCheck], HealthCheck]:

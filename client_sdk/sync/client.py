@@ -28,7 +28,7 @@ from client_sdk.client import T
 from client_sdk.clock import is_in_loop
 from client_sdk.errors import NotConnected
 from client_sdk.mistakes.arguments import advised
-from client_sdk.mistakes.attributes import CLIENT_HAS, CLIENT_HAS_NOT, missing_told
+from client_sdk.mistakes.attributes import SYNC_CLIENT_HAS, SYNC_CLIENT_HAS_NOT, missing_told
 from client_sdk.mistakes.operators import refused
 from client_sdk.reconnect.facts import ConnectionFacts
 from client_sdk.reconnect.state import Change, State
@@ -39,7 +39,7 @@ from client_sdk.sync.iterable_bridge import IterableBridge
 from client_sdk.sync.lifecycle import ClientLifecycle
 
 
-@missing_told(CLIENT_HAS, CLIENT_HAS_NOT)
+@missing_told(SYNC_CLIENT_HAS, SYNC_CLIENT_HAS_NOT)
 class Client(ConnectionFacts):
     """A connection to the broker that comes back by itself. Made by `sync.connect`, closed by `with` or `close()`.
 

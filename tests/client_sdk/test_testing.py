@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import pickle
+import re
 import socket
 import sys
 from collections.abc import Callable, Coroutine
@@ -18,6 +19,11 @@ from tests.client_sdk.sync.orders import Orders
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 SOON_S = 5.0
+
+
+def _any(value: object) -> Any:
+    """What no type checker has seen."""
+    return value
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -137,9 +143,70 @@ async def test_dropped_connections_end_what_runs_and_come_back() -> None:
 
 
 async def test_wait_for_routes_says_which_are_there() -> None:
-    async with local_broker() as broker, connect(broker, service="carts"):
-        with pytest.raises(DeadlineExceeded, match=r"0 of 2 routes of 'orders' .*carts"):
-            await broker.wait_for_routes("orders", 2, timeout_s=0.0)
+    async with local_broker() as broker:
+        with pytest.raises(DeadlineExceeded, match="no service 'orders' has connected, nor any other "):
+            await broker.wait_for_routes("orders", timeout_s=0.0)
+        async with connect(broker, service="carts"):
+            with pytest.raises(DeadlineExceeded, match="no service 'orders' region=eu has connected, there is carts "):
+                await broker.wait_for_routes("orders", 2, timeout_s=0.0, region="eu")
+            with pytest.raises(DeadlineExceeded, match=r"no service 'cart' has connected, did you mean carts\? "):
+                await broker.wait_for_routes("cart", timeout_s=0.0)
+            with pytest.raises(DeadlineExceeded, match="1 of 2 routes of service 'carts' have connected"):
+                await broker.wait_for_routes("carts", 2, timeout_s=0.0)
+
+
+async def test_a_broker_that_blocks_says_whose_event_loop_stood() -> None:
+    with (
+        sync_local_broker() as broker,
+        pytest.raises(DeadlineExceeded, match=r"stood: await asyncio.to_thread\(broker.wait_for_routes, 'orders'\)"),
+    ):
+        broker.wait_for_routes("orders", timeout_s=0.01)
+
+
+async def test_words_that_no_request_has_are_refused() -> None:
+    async with local_broker() as broker:
+        with pytest.raises(ValueError, match="'ok' is no outcome of requests; there are completed, error, "):
+            broker.requests(outcome="ok")
+        with pytest.raises(ValueError, match="'rr' is no model of requests; there are request_response, "):
+            broker.requests(model="rr")
+
+
+async def test_what_a_broker_has_not_is_said() -> None:
+    async with local_broker() as broker:
+        with pytest.raises(
+            KeyError, match=r"listens at tcp, not at ws: write listen=\['tcp', 'ws'\], in a test @pytest"
+        ):
+            broker.urls["ws"]
+        with pytest.raises(AttributeError, match="'LocalBroker' object has no attribute 'port'; it is in the URL"):
+            broker.port  # type: ignore[attr-defined]  # noqa: B018
+        with pytest.raises(TypeError, match="service is int, it must be str: write `await "):
+            await broker.wait_for_routes(2, "orders")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("start", "text"),
+    [
+        (lambda: local_broker(listen="ws"), "listen= is str, it must be a list, as listen=['ws']"),
+        (lambda: local_broker(listen=_any(None)), "listen= is NoneType, it must be a list: listen=['tcp', 'ws']"),
+        (
+            lambda: local_broker(_any(21881)),
+            "21881 is no argument of `rsocket-broker serve`; a port is chosen, or given by ",
+        ),
+        (
+            lambda: local_broker(port=1),
+            "no argument port=; write listen=['tcp://127.0.0.1:7878']; without it a port is",
+        ),
+        (lambda: local_broker(listne=["ws"]), "no argument listne=; did you mean listen=?"),
+        (
+            lambda: local_broker(options={"limits": {"max_connections": 5}}),
+            "options= has a dict as 'limits'; write {'limits.max_connections': ...}",
+        ),
+        (lambda: local_broker(options=_any([])), "options= is list, it must be a dict: {'limits.max_connections': 10}"),
+    ],
+)
+async def test_a_broker_that_cannot_be_started_says_why(start: Callable[[], Any], text: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        await start().__aenter__()
 
 
 async def test_options_are_given_by_name_or_as_keywords() -> None:

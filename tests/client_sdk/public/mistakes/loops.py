@@ -69,6 +69,15 @@ async def _closed(world: World) -> None:
     await client.request_response(ECHO, route="say")
 
 
+@mistake("`of` of a client that blocks")
+async def _sync_of(world: World) -> None:
+    def ask() -> None:
+        with sync.connect(world.url) as client:
+            unseen(client).of(object, ECHO)
+
+    await asyncio.to_thread(ask)
+
+
 @mistake("`async with sync.connect(...)`")
 async def _async_sync(world: World) -> None:
     client = await asyncio.to_thread(sync.connect, world.url)

@@ -19,6 +19,9 @@ wrong("a function in place of a Service", lambda world: run(world.url, unseen(no
 wrong("the service in first place", lambda world: run(unseen(service()), unseen(world.url)))
 wrong("`serve` without a service", lambda world: unseen(serve)(world.url))
 wrong("a Service whose tags have no name", lambda world: unseen(Service)("orders", {"region": "eu"}))
+wrong("the service's name among its tags", lambda _: Service("orders", tags={"service": "sales"}))
+wrong("the reason in first place", lambda _: service().set_health(unseen("the disk is full")))
+wrong("tags of a service as keywords", lambda _: unseen(service()).set_tags(region="us"))
 wrong("a decorator without parentheses", lambda world: service().request_response(unseen(none)))
 wrong("an option that handlers have not", lambda world: unseen(service()).request_response("a", concurrency=3))
 wrong(

@@ -1,0 +1,43 @@
+"""Brokers of tests that are started or asked in a way that cannot work."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NoReturn
+
+from client_sdk.mistakes.options import unknown_option
+
+LOCAL_BROKER_HAS: Final = "it has urls, connections, routes, requests, wait_for_routes, drop_connections and restart"
+LOCAL_BROKER_HAS_NOT: Final = {
+    **dict.fromkeys(("url", "address", "uri"), "it is the URL itself: connect(broker)"),
+    **dict.fromkeys(("port", "host"), "it is in the URL: urllib.parse.urlsplit(broker)"),
+    **dict.fromkeys(("stop", "close", "shutdown", "start"), "it runs as long as the block of `with` or `async with`"),
+    "services": "write {route.service for route in broker.routes()}",
+}
+
+
+class Urls(dict[str, str]):
+    """By scheme."""
+
+    def __missing__(self, scheme: str) -> NoReturn:
+        text = f"the broker listens at {', '.join(self)}, not at {scheme}: write listen={[*self, scheme]}"
+        raise KeyError(f"{text}, in a test @pytest.mark.rsocket_broker(listen={[*self, scheme]})")
+
+
+def check_start(arguments: Sequence[object], listen: object, options: object, keys: Mapping[str, object]) -> None:
+    """TypeError for what no broker can be started with, whatever its options are."""
+    for argument in arguments:
+        if not isinstance(argument, str):
+            how = "a port is chosen, or given by listen=['tcp://127.0.0.1:7878']"
+            raise TypeError(f"local_broker(): {argument!r} is no argument of `rsocket-broker serve`; {how}")
+    if isinstance(listen, str) or not isinstance(listen, Iterable):
+        how = f", as listen=[{listen!r}]" if isinstance(listen, str) else ": listen=['tcp', 'ws']"
+        raise TypeError(f"listen= is {type(listen).__name__}, it must be a list{how}")
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options= is {type(options).__name__}, it must be a dict: {{'limits.max_connections': 10}}")
+    for name, value in (options or {}).items():
+        if isinstance(value, Mapping):
+            section = next(iter(value), "max_connections")
+            raise TypeError(f"options= has a dict as {name!r}; write {{'{name}.{section}': ...}}")
+    for name in keys:
+        if "__" not in name and "." not in name:
+            example = "local_broker(listen=['tcp', 'ws'], limits__max_connections=10)"
+            raise unknown_option("local_broker()", name, ("listen", "options", "process"), example)
