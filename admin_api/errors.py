@@ -13,6 +13,7 @@ one holds an id that stands in the log line, too, and nothing else of the inside
 
 import difflib
 import logging
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Set
 from typing import Final
@@ -28,6 +29,7 @@ PROBLEM_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:rsocket-broker:problem:"
 PAGE: Final = "docs/admin-api.md"
 MISSING: Final = "X-Workers-Missing"
+API: Final = "/api/v1"
 MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
 NEAR: Final = 0.8  # so alike, of 1, must a path be to be proposed
 
@@ -129,7 +131,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return with_missing(response, error.missing)
     except web.HTTPMethodNotAllowed as error:
         allowed = ", ".join(sorted(error.allowed_methods))
-        detail = f"{shown(request.method)} is not allowed here; allowed: {allowed}"
+        detail = f"{shown(request.method)} is not allowed here; allowed: {allowed}{_other_method(request)}"
         return problem_response(request, "method-not-allowed", detail, headers={"Allow": allowed})
     except web.HTTPNotFound:
         detail = f"there is no path {shown(request.path)}; {await _near_path(request)}/ lists all paths"
@@ -194,14 +196,43 @@ async def _near_path(request: web.Request) -> str:
     """`did you mean /api/v1/routes?`, or nothing."""
     if len(request.path) > MAX_SHOWN:  # to compare takes longer than its length
         return ""
-    if "=" in request.path:  # of a tag
-        other = request.path.replace("=", "/", 1)
-        found = await request.app.router.resolve(request.clone(rel_url=quote(other)))
-        if not isinstance(found.http_exception, web.HTTPNotFound):
+    path = request.path
+    others = [
+        path.replace("=", "/", 1),  # of a tag
+        path.replace(":", "/", 1),
+        path.rstrip("/"),
+        path.lower(),
+        f"{API}{path}",
+        f"{path.rstrip('/')}/VALUE",  # the end was forgotten
+    ]
+    for other in others:
+        if other != path and await _is_path(request, other):
             return f"did you mean {shown(other)}? "
     paths = [resource.canonical for resource in request.app.router.resources()]
-    near = difflib.get_close_matches(request.path, paths, 1, NEAR)
+    near = difflib.get_close_matches(path, paths, 1, NEAR)
     return f"did you mean {near[0]}? " if near else ""
+
+
+async def _is_path(request: web.Request, path: str) -> bool:
+    try:
+        found = await request.app.router.resolve(request.clone(rel_url=quote(path)))
+    except ValueError:  # no path at all
+        return False
+    return not isinstance(found.http_exception, web.HTTPNotFound)
+
+
+def _other_method(request: web.Request) -> str:
+    """`; write PUT /api/v1/redirects/{service}` for what is changed one by one; empty: nothing is."""
+    path, method = request.path.rstrip("/"), request.method
+    wanted = "DELETE" if method == "DELETE" else "PUT" if method in ("PUT", "POST", "PATCH") else ""
+    below = [
+        route.resource.canonical
+        for route in request.app.router.routes()
+        if route.method == wanted
+        and route.resource
+        and re.fullmatch(rf"{re.escape(path)}/{{\w+}}", route.resource.canonical)
+    ]
+    return f"; write {wanted} {below[0]}" if below else ""
 
 
 def with_missing(response: web.Response, missing: Set[int]) -> web.Response:

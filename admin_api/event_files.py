@@ -119,7 +119,9 @@ class EventFiles:
         """What lies in the folder. AdminError: nothing is written, or not yet."""
         folder = self._folder
         if folder is None:
-            raise AdminError("no-event-files", "this broker writes no event files: events.dir is not set")
+            raise AdminError(
+                "no-event-files", "this broker writes no event files: events.dir is not set; serve --events DIR sets it"
+            )
         async with self._looking:
             seen = self._seen.get(has_archive)
             if seen is None or time.monotonic() - seen[0] >= LOOK_S:

@@ -209,6 +209,8 @@ class Unreadable(logging.Logger):
         address = str(args[0]) if args else "somebody"
         if isinstance(exc_info, HttpProcessingError | web.RequestPayloadError):
             what = shown(" ".join(str(getattr(exc_info, "message", exc_info)).split()))
+            if "HTTPS traffic" in what:
+                what = "it is TLS, this port speaks http: write http:// in its URL"
             self._say("unreadable", address, f"a request cannot be read: {what}")
         elif isinstance(exc_info, ConnectionError):
             self._say("broken off", address, "a request was broken off")

@@ -1,7 +1,9 @@
 """Query parameters: what each is called, what it takes and what it does; and how it is read. Decides what is a mistake,
 and names the parameter then."""
 
-from collections.abc import Iterable
+import difflib
+import re
+from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiohttp import web
@@ -19,6 +21,18 @@ from spark_sink.event_files.folder import SOURCES
 MAX_LIMIT: Final = 1000  # some 4 ms of the broker's thread, interpreted
 TAG: Final = "tag."
 SORT: Final = "sort"
+NEAR: Final = 0.75  # so alike, of 1, must a name be to be proposed
+OTHERS: Final = {  # what parameters are called elsewhere
+    **dict.fromkeys(("count", "size", "page_size", "per_page", "max", "top", "n"), "limit"),
+    **dict.fromkeys(("skip", "start", "from"), "offset"),
+    **dict.fromkeys(("order", "order_by", "orderby", "sort_by", "sortby"), SORT),
+    **dict.fromkeys(("name", "service_name", "servicename"), "service"),
+    **dict.fromkeys(("since", "cursor", "continue"), "after"),
+    **dict.fromkeys(("status",), "state"),
+    **dict.fromkeys(("identity", "user"), "principal"),
+}
+_TAG: Final = re.compile(r"(?:tags?|labels?)(?:[._\[]([^\]]+)\]?)?", re.IGNORECASE)
+_PAIR: Final = re.compile("[=:]")
 
 
 class Number(NamedTuple):
@@ -138,11 +152,23 @@ def reject_unknown(request: web.Request, known: Iterable[Parameter]) -> None:
     for name, value in request.query.items():
         if name not in names and not (takes_tags and name.startswith(TAG)):
             allowed = f"allowed: {', '.join(sorted(names))}" if names else "none is allowed here"
-            if takes_tags:
-                # ?tag=region=eu has the tag in its value, ?region=eu is one.
-                given = value if name == TAG.rstrip(".") and "=" in value else f"{name}={value}"
-                allowed += f", and tag.NAME=VALUE for a tag: {TAG}{shown(given)}"
-            raise AdminError("bad-parameter", f"unknown parameter {shown(name)!r}; {allowed}")
+            allowed += f", and {TAG}NAME=VALUE for a tag" if takes_tags else ""
+            meant = _meant(name, value, names, takes_tags)
+            raise AdminError("bad-parameter", f"unknown parameter {shown(name)!r}{meant}; {allowed}")
+
+
+def _meant(name: str, value: str, names: Collection[str], takes_tags: bool) -> str:
+    """`; write tag.region=eu` for `region=eu`, `tags.region=eu`, `tag=region:eu`; empty: nothing is near."""
+    own = name.lower() if name.lower() in names else OTHERS.get(name.lower(), "")
+    if own in names:
+        return f"; write {own}={shown(value)}" if own == name.lower() else f"; did you mean {own}?"
+    if takes_tags and (given := _TAG.fullmatch(name)):
+        key, text = (given[1], value) if given[1] else _PAIR.split(value, 1) if _PAIR.search(value) else ("", "")
+        return f"; write {TAG}{shown(f'{key}={text}')}" if key else f"; write {TAG}NAME=VALUE"
+    near = difflib.get_close_matches(name, names, 1, NEAR)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; write {TAG}{shown(f'{name}={value}')}" if takes_tags else ""
 
 
 def part_of(request: web.Request, search: Iterable[Parameter] = ()) -> Part:

@@ -36,7 +36,7 @@ FORWARDED: Final = ("Forwarded", "X-Forwarded-For")  # a proxy says so
 MAX_TOKEN: Final = 512  # characters that are looked at; ours have 47
 KIND: Final = "AdminToken (wrong)"  # of lines
 MAX_CALLERS: Final = 1024  # whose requests are counted
-MAKE_HELP: Final = "rsocket-broker token new makes one for the file admin.tokens"
+MAKE_HELP: Final = "rsocket-broker token new NAME --role {role} --file FILE makes one; FILE is that of admin.tokens"
 LOCAL_HELP: Final = "rsocket-broker ctl finds that of this machine by itself"
 
 Tokens = Sequence[AdminToken]
@@ -90,9 +90,11 @@ class Gate:
         else:
             request[CALLER] = caller
             if caller.role == NO_ROLE:
-                raise AdminError("role-not-enough", f"{caller.principal} has no role here, this needs {needed}")
+                raise AdminError(
+                    "role-not-enough", f"{caller.principal} has no role here, {_role_help(caller, needed)}"
+                )
             if needed not in SUFFICES[caller.role]:
-                text = f"{caller.principal} has the role {caller.role}, this needs {needed}"
+                text = f"{caller.principal} has the role {caller.role}, {_role_help(caller, needed)}"
                 raise AdminError("role-not-enough", text)
         return await handler(request)
 
@@ -137,7 +139,7 @@ class Gate:
         if is_guess:
             self._guesses.count_wrong(address, self._clock())
         STRANGERS.say(KIND, address, logging.WARNING, f"admin {address}: {why}")
-        text = f"no token that holds is like this one: it is wrong, expired or revoked; {MAKE_HELP}"
+        text = f"no token that holds is like this one: it is wrong, expired or revoked; {MAKE_HELP.format(role=VIEWER)}"
         return AdminError("wrong-token", text)
 
     def _check_without(self, request: web.Request, needed: str) -> None:
@@ -150,7 +152,21 @@ class Gate:
         elif not is_here and not is_set:
             return
         help = f"; {LOCAL_HELP}" if is_here else ""
-        raise AdminError("no-token", f"this needs a token with the role {needed}, as Authorization: Bearer …{help}")
+        given = request.headers.get("Authorization")
+        if given is not None:  # and was no Bearer's: part of it may be a secret
+            text = "the header Authorization holds no Bearer token; write Authorization: Bearer TOKEN"
+            raise AdminError(
+                "no-token", f"{text}, of one with the role {needed}; {MAKE_HELP.format(role=needed)}{help}"
+            )
+        text = f"this needs a token with the role {needed}, as Authorization: Bearer TOKEN"
+        raise AdminError("no-token", f"{text}; {MAKE_HELP.format(role=needed)}{help}")
+
+
+def _role_help(caller: Caller, needed: str) -> str:
+    """How it comes by the role: an identity by the configuration, a token of ours by another one."""
+    if not caller.principal.startswith("token:"):
+        return f"this needs {needed}; admin.{needed}s lists the identities that have that role"
+    return f"this needs {needed}; {MAKE_HELP.format(role=needed)}"
 
 
 def _address(request: web.Request) -> str:

@@ -18,7 +18,7 @@ from broker.views.feed import FeedStateView, FeedView, PostsView
 WORDS: Final = Words(
     "the feed",
     "no-feed",
-    "this broker has no feed: none of the tables of [feed] is configured",
+    "this broker has no feed: none of the tables of [feed] is configured; [feed.post.NAME] announces a folder",
     "feed-unavailable",
 )
 

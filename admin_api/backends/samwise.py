@@ -29,7 +29,8 @@ from broker.views.samwise import (
 WORDS: Final = Words(
     "the Samwise gateway",
     "no-samwise",
-    "this broker has no Samwise gateway: samwise.endpoints is empty",
+    "this broker has no Samwise gateway: samwise.endpoints is empty; "
+    'endpoints = ["tcp://127.0.0.1:5555"] in [samwise] opens one',
     "samwise-unavailable",
 )
 

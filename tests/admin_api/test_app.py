@@ -282,7 +282,7 @@ async def test_no_script_runs_in_an_answer_and_none_stands_in_a_frame(client: Ap
 # Refusals
 
 
-UNKNOWN = "unknown parameter '{}'; allowed: broker, limit, offset, service, and tag.NAME=VALUE for a tag: tag.{}"
+UNKNOWN = "unknown parameter '{}'; write {}; allowed: broker, limit, offset, service, and tag.NAME=VALUE for a tag"
 
 
 @pytest.mark.parametrize(
@@ -296,10 +296,17 @@ UNKNOWN = "unknown parameter '{}'; allowed: broker, limit, offset, service, and 
         ("limit=%D9%A1", "limit must be one whole number from 1 to 1000, not '١'"),
         ("offset=-1", "offset must be one whole number from 0 to 2147483647, not '-1'"),
         ("offset=" + "9" * 5000, f"offset must be one whole number from 0 to 2147483647, not '{'9' * 199}…'"),
-        ("region=eu", UNKNOWN.format("region", "region=eu")),
-        ("tag=region=eu", UNKNOWN.format("tag", "region=eu")),
-        ("Service=x", UNKNOWN.format("Service", "Service=x")),
-        ("a%0Ab=x", UNKNOWN.format("a\N{REPLACEMENT CHARACTER}b", "a\N{REPLACEMENT CHARACTER}b=x")),
+        ("region=eu", UNKNOWN.format("region", "tag.region=eu")),
+        ("tag=region=eu", UNKNOWN.format("tag", "tag.region=eu")),
+        ("tag=region:eu", UNKNOWN.format("tag", "tag.region=eu")),
+        ("tags=region:eu", UNKNOWN.format("tags", "tag.region=eu")),
+        ("tags.region=eu", UNKNOWN.format("tags.region", "tag.region=eu")),
+        ("tag[region]=eu", UNKNOWN.format("tag[region]", "tag.region=eu")),
+        ("label=region", UNKNOWN.format("label", "tag.NAME=VALUE")),
+        ("Service=x", UNKNOWN.format("Service", "service=x")),
+        ("page_size=5", UNKNOWN.format("page_size", "").replace("write ", "did you mean limit?")),
+        ("offest=5", UNKNOWN.format("offest", "").replace("write ", "did you mean offset?")),
+        ("a%0Ab=x", UNKNOWN.format("a\N{REPLACEMENT CHARACTER}b", "tag.a\N{REPLACEMENT CHARACTER}b=x")),
     ],
 )
 async def test_a_wrong_parameter_is_400_and_named(client: Api, query: str, detail: str) -> None:
@@ -337,6 +344,35 @@ async def test_an_unknown_path_is_told_the_one_that_is_like_it(client: Api) -> N
     hint = (await problem(client, "/api/v1/rutes"))["detail"]
     assert hint == "there is no path /api/v1/rutes; did you mean /api/v1/routes? / lists all paths"
     assert (await problem(client, f"/{'x' * 2000}"))["detail"].endswith("…; / lists all paths")
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/api/v1/drains/tags/region", "/api/v1/drains/tags/region/VALUE"),
+        ("/api/v1/drains/tags/region:eu", "/api/v1/drains/tags/region/eu"),
+        ("/api/v1/routes/", "/api/v1/routes"),
+        ("/API/V1/Routes", "/api/v1/routes"),
+        ("/routes", "/api/v1/routes"),
+    ],
+)
+async def test_a_path_that_is_nearly_one_is_told_that(client: Api, path: str, meant: str) -> None:
+    said = (await problem(client, path))["detail"]
+    assert said == f"there is no path {path}; did you mean {meant}? / lists all paths"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "meant"),
+    [
+        ("POST", "/api/v1/redirects", "PUT /api/v1/redirects/{service}"),
+        ("DELETE", "/api/v1/connections", "DELETE /api/v1/connections/{id}"),
+    ],
+)
+async def test_what_is_changed_one_by_one_is_told_with_its_path(
+    client: Api, method: str, path: str, meant: str
+) -> None:
+    said = (await problem(client, path, method))["detail"]
+    assert said == f"{method} is not allowed here; allowed: GET, HEAD; write {meant}"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])

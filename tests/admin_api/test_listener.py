@@ -229,7 +229,7 @@ async def test_who_does_not_read_its_answer_is_closed(listen: Listen, lines: Cal
     ("raw", "what"),
     [
         (b"GARBAGE / HTTP/1.1\r\n\r\n", "Invalid method encountered"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "Received HTTPS traffic on an HTTP port"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "it is TLS, this port speaks http: write http:// in its URL"),
         (b"GET / HTTP/1.1\r\nX\xff\xfe: y\r\n\r\n", "Invalid header token"),
         (b"GET / HTTP/1.1\r\nContent-Length: abc\r\n\r\n", "Invalid character in Content-Length"),
     ],

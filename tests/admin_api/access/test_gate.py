@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from admin_api.access.gate import Gate
+from admin_api.access.gate import MAKE_HELP, Gate
 from admin_api.access.identities import Identities
 from admin_api.access.local_token import LocalToken
 from admin_api.app import make_app
@@ -132,11 +132,19 @@ async def test_a_refusal_says_which_role_is_missing_and_how_to_say_who_one_is(ap
     async with api.put(DRAIN, headers=bearing("rsb_viewer")) as answer:
         said = await answer.json()
         assert (answer.status, said["code"]) == (403, "role-not-enough")
-        assert said["detail"] == "token:t-viewer has the role viewer, this needs operator"
+        help = MAKE_HELP.format(role=OPERATOR)
+        assert said["detail"] == f"token:t-viewer has the role viewer, this needs operator; {help}"
     async with api.put(DRAIN) as answer:
         said = await answer.json()
         assert (answer.status, said["code"]) == (401, "no-token")
+        assert said["detail"].startswith(
+            "this needs a token with the role operator, as Authorization: Bearer TOKEN; rs"
+        )
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="rsocket-broker"'
+    async with api.put(DRAIN, headers={"Authorization": "rsb_admin"}) as answer:
+        said = await answer.json()
+        text = "the header Authorization holds no Bearer token; write Authorization: Bearer TOKEN, of one with the role"
+        assert (said["code"], said["detail"].startswith(f"{text} operator; ")) == ("no-token", True)
 
 
 async def test_a_token_ends_and_one_that_is_revoked_or_wrong_is_refused_where_none_is_needed_too(

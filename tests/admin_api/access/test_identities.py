@@ -81,7 +81,11 @@ async def test_a_change_tells_the_identity_and_who_has_no_role_is_told_so(api: A
     assert await status(api, "PUT", DRAIN, **bearing(token("ops-7"))) == 200
     async with api.put(DRAIN, headers=bearing(token("stranger"))) as answer:
         said = await answer.json()
-    assert (said["code"], said["detail"]) == ("role-not-enough", "jwt:stranger has no role here, this needs operator")
+    text = "admin.operators lists the identities that have that role"
+    assert (said["code"], said["detail"]) == (
+        "role-not-enough",
+        f"jwt:stranger has no role here, this needs operator; {text}",
+    )
     assert [(each[0], each[1], each[4]) for each in told(identified.gated.admin.world)] == [
         ("jwt:ops-7", "operator", ""),
         ("jwt:stranger", "", "role-not-enough"),

@@ -41,7 +41,9 @@ async def test_a_folder_that_is_not_posted_has_no_posts_and_no_files(admin: Fake
 
 async def test_a_broker_without_a_feed_says_so(client: Api) -> None:
     for path in (FEED, POSTS):
-        sentence = "this broker has no feed: none of the tables of [feed] is configured"
+        sentence = (
+            "this broker has no feed: none of the tables of [feed] is configured; [feed.post.NAME] announces a folder"
+        )
         assert await refusal(client, "GET", path) == (404, "no-feed", sentence)
     async with client.get("/") as page:
         assert FEED not in await page.text()

@@ -98,7 +98,8 @@ async def test_messages_are_changed_only_by_who_may_change_something(
 
 async def test_without_a_gateway_there_is_nothing_to_ask(admin: FakeAdmin) -> None:
     admin.keep(None)
-    sentence = "this broker has no Samwise gateway: samwise.endpoints is empty"
+    sentence = "this broker has no Samwise gateway: samwise.endpoints is empty; "
+    sentence += 'endpoints = ["tcp://127.0.0.1:5555"] in [samwise] opens one'
     async with api_of(admin) as client:
         for method, path in (("GET", STATE), ("GET", MESSAGES), ("PUT", f"{MESSAGES}/2/requeue")):
             assert await refusal(client, method, path) == (404, "no-samwise", sentence)
