@@ -59,7 +59,7 @@ async def test_the_first_frame_is_a_setup_and_nothing_goes_before_it_is_accepted
 @pytest.mark.parametrize("keepalive_s", [0, -1, float("nan"), 0x80000000])
 def test_a_setup_that_says_nonsense_cannot_be_made(keepalive_s: float) -> None:
     """Row 2, as the one who connects: 0 is forbidden, and 31 bits of milliseconds are all that there is."""
-    with pytest.raises(ValueError, match="keepalive_s"):
+    with pytest.raises(ValueError, match=r"keepalive_s|lifetime_s"):
         connect("tcp://x", keepalive_s=keepalive_s, lifetime_s=max(keepalive_s, 1))
 
 
