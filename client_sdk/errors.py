@@ -44,7 +44,8 @@ OWN_WORDS: Final = (
 )  # other words are of programs
 FIRST_APPLICATION_CODE: Final = 0x301  # "0x00301-0xFFFFFFFE: reserved for application layer errors"
 LAST_APPLICATION_CODE: Final = 0xFFFFFFFE
-_WORD: Final = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*): (.*)", re.DOTALL)
+_IS_WORD: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_WORD: Final = re.compile(rf"({_IS_WORD.pattern}): (.*)", re.DOTALL)
 
 
 class ClientError(Exception):
@@ -270,7 +271,10 @@ class ApplicationError(ClientError):
     default_word = "application-error"
 
     def __init__(self, text: str, *, word: str = "", code: int = APPLICATION_ERROR) -> None:
-        """ValueError unless `code` is 0x201 or an application's own, 0x301..0xFFFFFFFE."""
+        """ValueError unless `code` is 0x201 or an application's own, 0x301..0xFFFFFFFE, and for what can be no word."""
+        if word and not _IS_WORD.fullmatch(word):
+            how = "lower case letters, digits and hyphens, such as word='out-of-stock'"
+            raise ValueError(f"{word!r} is no code word, it must be {how}")
         if code != APPLICATION_ERROR and not FIRST_APPLICATION_CODE <= code <= LAST_APPLICATION_CODE:
             raise ValueError(f"{code:#x} is not an application error code; use 0x201 or 0x301..0xfffffffe")
         super().__init__(text, word=word, code=code)

@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.config.load import ConfigErrors, load
 from broker.events import OUTCOME_NAMES
@@ -28,6 +28,7 @@ from broker.views.schemas import Part
 from client_sdk.broker_process import BrokerProcess
 from client_sdk.clock import is_in_loop
 from client_sdk.errors import DeadlineExceeded
+from client_sdk.lazy import lazy_getattr
 from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.attributes import missing_told
 from client_sdk.mistakes.likeness import near
@@ -38,6 +39,9 @@ from rsocket_wire.errors import BrokerError
 from rsocket_wire.models import MODELS
 
 __all__ = ["LocalBroker", "RouteSeen", "SyncLocalBroker", "local_broker", "sync_local_broker"]
+
+if not TYPE_CHECKING:  # says what is wrong with any other name
+    __getattr__ = lazy_getattr(__name__, dict.fromkeys(__all__, ""))
 
 LOOK_S: Final = 0.005  # how often it is looked whether routes have come
 _HOW: Final = "write `async with local_broker() as url:`, or without async `with sync_local_broker() as url:`"

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from client_sdk.errors import ApplicationError, BadRequest, Refused
+from client_sdk.errors import ApplicationError, BadRequest, ClientError, Refused
+from client_sdk.mistakes.handlers import advice_of
 from client_sdk.protocol.settings import MAX_PAYLOAD_BYTES
 from rsocket_wire.errors import APPLICATION_ERROR, INVALID
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
@@ -50,7 +51,8 @@ def failure_of(error: BaseException, what: str) -> tuple[int, str]:
     if not what:
         return APPLICATION_ERROR, "caller-failed: the caller's own items failed"
     incident = secrets.token_hex(4)
-    _log.error("%s: the handler failed, incident %s", what, incident, exc_info=error)
+    advice = advice_of(error, isinstance(error, ClientError))
+    _log.error("%s: the handler failed, incident %s%s", what, incident, advice, exc_info=error)
     return (
         APPLICATION_ERROR,
         f"handler-failed: incident {incident}; look for it in the log of the service",

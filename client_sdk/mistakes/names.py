@@ -1,5 +1,6 @@
 """Names that `from client_sdk import ...` does not find: where they are, or which one is meant."""
 
+import importlib
 from collections.abc import Iterable
 from opcode import opmap
 from types import FrameType
@@ -8,6 +9,7 @@ from typing import Final
 from client_sdk.mistakes.likeness import near
 
 LIKE: Final = 0.7  # how alike two names are, of 1, before one is proposed for the other
+_SDK: Final = "client_sdk"
 _HOW: Final = "the client is connect(url), a service Service(name)"
 # By the name in lower case.
 _ADVICE: Final = {
@@ -41,4 +43,6 @@ def _mend_of(package: str, name: str, known: Iterable[str]) -> str:
     advice = _ADVICE.get(name.lower())
     if advice is not None:
         return f": {advice}"
+    if package != _SDK and hasattr(importlib.import_module(_SDK), name):
+        return f": write `from {_SDK} import {name}`"
     return f"; {near(name, known, LIKE) or f'dir({package}) has all its names'}"

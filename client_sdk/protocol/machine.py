@@ -431,7 +431,7 @@ class Machine:
     ) -> None:
         """A whole request of the other side."""
         if not self._serves:
-            self._refuse(kind, stream_id, INVALID, "no-handler: this client has no handlers")
+            self._refuse(kind, stream_id, INVALID, "no-handler: who offers this service has no handlers")
         elif self.handlers_n >= self._settings.max_handlers:
             text = f"over-limit: {self._settings.max_handlers} requests are running already"
             self._refuse(kind, stream_id, REJECTED, text)

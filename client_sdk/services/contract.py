@@ -66,6 +66,7 @@ def fire_and_forget(method: Told) -> Told:
     ...     @fire_and_forget
     ...     async def line(self, text: str) -> None: ...
     """
+    _check_marked(method, "fire_and_forget")
     setattr(method, _MARK, FIRE_AND_FORGET)
     return method
 
@@ -79,8 +80,16 @@ def idempotent(method: Asked) -> Asked:
     ...     @idempotent
     ...     async def count(self, item: str) -> int: ...
     """
+    _check_marked(method, "idempotent")
     setattr(method, _TWICE, True)
     return method
+
+
+def _check_marked(method: object, mark: str) -> None:
+    if not inspect.isfunction(method):
+        how = f"write @{mark} before a method of a contract, without parentheses"
+        handler = "; a handler is decorated with @service.fire_and_forget('name')" if mark == "fire_and_forget" else ""
+        raise TypeError(f"@{mark} is for functions, not for {method!r}: {how}{handler}")
 
 
 @functools.lru_cache(maxsize=MAX_KEPT)

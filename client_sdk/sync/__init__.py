@@ -14,7 +14,13 @@ Ctrl-C ends the call, and the other side gets a CANCEL. Errors are those of `cli
 Decides nothing that `client_sdk.client` does not: the two have the same methods with the same parameters.
 """
 
+from typing import TYPE_CHECKING
+
+from client_sdk.lazy import lazy_getattr
 from client_sdk.sync.client import Client, connect
 from client_sdk.sync.items import Flow, Gathering, Items
 
 __all__ = ["Client", "Flow", "Gathering", "Items", "connect"]
+
+if not TYPE_CHECKING:  # says what is wrong with any other name
+    __getattr__ = lazy_getattr(__name__, dict.fromkeys(__all__, ""))

@@ -12,7 +12,21 @@ import pytest
 
 import broker as broker_package
 import client_sdk
-from client_sdk import JSON, Hedging, NotConnected, Service, address, connect, multicast, offer, run, shard, sync
+from client_sdk import (
+    JSON,
+    Hedging,
+    NotConnected,
+    Service,
+    address,
+    connect,
+    fire_and_forget,
+    multicast,
+    offer,
+    run,
+    shard,
+    sync,
+)
+from client_sdk.mistakes.handlers import NO_CALLER, NO_ENTRY, REFUSING
 from client_sdk.mistakes.operators import CLOSE_HOW
 from client_sdk.mistakes.options import CALLED_ELSEWHERE, FUNCTIONS
 from client_sdk.services.service import HOW_SERVICE
@@ -230,6 +244,11 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: unseen(Hedging)(jitter=1),
         "Hedging() has no argument jitter=; it has after_s=, budget=, quantile=: write `Hedging(after_s=0.1)`",
     ),
+    (
+        lambda: unseen(fire_and_forget)("note"),
+        "@fire_and_forget is for functions, not for 'note': write @fire_and_forget before a method of a contract, "
+        "without parentheses; a handler is decorated with @service.fire_and_forget('name')",
+    ),
     (lambda: JSON.encode(object()), f"JSON has no object: {INSTEAD}"),
 ]
 
@@ -363,3 +382,46 @@ async def test_a_client_that_nobody_holds_and_nobody_closed_is_told_of(
     assert [str(each.message) for each in warned] == [text]
     assert [record.getMessage() for record in caplog.records] == [text]
     await manager.close()
+
+
+@pytest.mark.parametrize(
+    ("fails", "advice"),
+    [
+        ("request.caller.name", NO_CALLER),
+        ("request.metadata['text/plain']", NO_ENTRY),
+        ("client_sdk.errors.split_word(None)", ""),
+        ("None.name", ""),
+    ],
+)
+async def test_the_log_of_a_service_says_what_its_handler_may_have_meant(
+    fails: str, advice: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "handler.py"
+    program.write_text(f"def handle(request):\n    return {fails}\n")
+    names: dict[str, Any] = {"client_sdk": client_sdk}
+    exec(compile(program.read_text(), program, "exec"), names)
+    assert await logged_of(names["handle"], caplog) == advice
+
+
+async def test_the_log_says_what_a_handler_raises_in_place_of_an_error_of_callers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(request: client_sdk.Request) -> bytes:
+        raise client_sdk.Rejected("busy")
+
+    assert await logged_of(refuse, caplog) == REFUSING
+
+
+async def logged_of(function: Callable[[client_sdk.Request], object], caplog: pytest.LogCaptureFixture) -> str:
+    """What is logged behind the number of the incident, of a handler that calls this function."""
+    service = Service("echo")
+
+    @service.request_response()
+    async def handle(request: client_sdk.Request) -> bytes:
+        function(request)
+        return b""
+
+    async with local_broker() as url, connect(url, service=service) as client:
+        with pytest.raises(client_sdk.ApplicationError, match="handler-failed"):
+            await client.request_response(address("echo"), metadata={"text/plain": b"1"})
+    return re.sub(r".*incident \w+", "", caplog.messages[0])

@@ -23,6 +23,7 @@ wrong("`ws://` where `tcp://` is spoken", lambda world: connect(world.url.replac
 wrong("`tcp://` at a WebSocket, or at the REST API", lambda world: connect(world.url.urls["ws"].replace("ws", "tcp")))
 wrong("a URL that is no text", lambda world: connect(unseen(None)))
 wrong("a name that the package has not", lambda world: imported("Json"))
+wrong("a name of another module", lambda _: imported("address", "client_sdk.sync"))
 wrong("`from client_sdk import Broker`", lambda world: imported("Broker"))
 wrong("`local_broker()` without `async with`", lambda world: connect(unseen(local_broker())))
 wrong("`ssl=True`, or the name of a file", lambda world: connect(world.url, ssl=unseen(True)))

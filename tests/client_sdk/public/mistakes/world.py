@@ -131,10 +131,10 @@ async def none(*_: Any) -> bytes:
     return b""
 
 
-def imported(name: str) -> object:
+def imported(name: str, module: str = "client_sdk") -> object:
     """As `from client_sdk import name` imports it."""
     names: dict[str, object] = {}
-    exec(f"from client_sdk import {name}", names)
+    exec(f"from {module} import {name}", names)
     return names[name]
 
 

@@ -1,0 +1,34 @@
+"""What a handler that has raised may have meant: an end of the line in the service's log."""
+
+import linecache
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+_SDK: Final = str(Path(__file__).parents[1])
+REFUSING: Final = (
+    "; a handler tells its caller something by raise ApplicationError('only 3 are left', word='out-of-stock'), "
+    "and how many requests it takes by max_concurrency="
+)
+NO_CALLER: Final = "; request.caller is None unless the broker has auth.mode and, in [service.NAME], identity = true"
+NO_ENTRY: Final = "; request.metadata are the bytes of all entries, the content of one is request.entry('mime/type')"
+
+
+def advice_of(error: BaseException, is_of_sdk: bool) -> str:
+    """With a semicolon before it; empty where nothing is known. `is_of_sdk`: the error is a ClientError."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is None:
+        return ""
+    if is_of_sdk:
+        return "" if frame.tb_frame.f_code.co_filename.startswith(_SDK) else REFUSING
+    if isinstance(error, AttributeError) and error.obj is None and "caller." in _line_of(frame):
+        return NO_CALLER
+    if isinstance(error, TypeError) and "metadata[" in _line_of(frame):
+        return NO_ENTRY
+    return ""
+
+
+def _line_of(frame: TracebackType) -> str:
+    return linecache.getline(frame.tb_frame.f_code.co_filename, frame.tb_lineno)
