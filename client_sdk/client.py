@@ -13,7 +13,7 @@ from typing import Any, Final, Never, TypeVar, Unpack, cast, overload
 from client_sdk import rsocket_py
 from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, check_policies, wait_s_of
-from client_sdk.calls.hedge import Hedging
+from client_sdk.calls.hedge import LEAST_N, Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.options import ChannelOptions, GatherOptions, RequestOptions, StreamOptions, SubscribeOptions
 from client_sdk.calls.remote import Remote, Wanted
@@ -587,6 +587,8 @@ class Client(ConnectionWaits):
         """A call with the client's defaults; only a request/response is hedged."""
         wait_s = wait_s_of(wait_for_reconnect, self._defaults.wait_s)
         check_policies(retry, hedging)
+        if hedging is not None and not idempotent:
+            hedging.skipped(LEAST_N)
         retry = self._defaults.retry if retry is None else retry
         hedging = self._defaults.hedging if hedging is None else hedging
         return Call(model, address, route, more, data, self._limit_s(timeout_s), wait_s, idempotent, retry, hedging)

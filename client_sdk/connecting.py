@@ -251,6 +251,9 @@ def connect(
     _check_rest(retry, resume, tracing, says_deadlines, fragment_bytes)
     check_policies(retry, hedging)
     targets = targets_of(urls)
+    if mime_type.startswith(("application/", "text/")):
+        text = f"mime_type={mime_type!r} is a type of data, and it is that of broker frames"
+        raise ValueError(f"{text}: leave it out; codec=JSON is for JSON")
     if ssl is not None:
         _check_encryption(ssl, targets)
     open_target = next((target for target in targets if not may_carry_credentials(target)), None)

@@ -483,7 +483,7 @@ INVALID_WORDS: Final[dict[str, type[ClientError]]] = {
 # Words that end a connection or refuse one: what a person can do about them, where it is not what is usual.
 CONNECTION_ADVICE: Final[dict[str, str]] = {
     "connect-failed": "start the broker or correct the URL; `async for client in connect(...)` waits for a broker",
-    "connect-timeout": "check the URL and the load of the broker; or raise connect_timeout_s=",
+    "connect-timeout": "check the URL, a firewall between, and the load of the broker; or raise connect_timeout_s=",
     "replaced": "another client has this Route Id: give each its own instance= or route_id=, or none",
     "closed": "this client was closed; call connect() again",
     "keepalive-timeout": "the network or one of the two sides stalled; the client reconnects by itself",

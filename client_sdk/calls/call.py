@@ -105,6 +105,8 @@ class Calls:
 
         async def once(connection: Connection, head: bytes, left_s: float | None) -> Payload:
             if call.hedging is None or not call.is_idempotent:
+                if call.hedging is not None:
+                    call.hedging.skipped()
                 return await connection.request_response(call.data, head, left_s)
             return await self._hedge(call, call.hedging, head, left_s)
 

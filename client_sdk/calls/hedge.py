@@ -7,6 +7,7 @@ Only for calls that may happen twice. Knows no connections.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -20,13 +21,16 @@ LEAST_N: Final = 20  # before there are so many, nobody knows what is usual
 RENEWED_N: Final = 10  # the quantile is taken again after so many new latencies
 MAX_KINDS: Final = 256  # kinds of calls with latencies; beyond, all are forgotten and measured again
 
+_log: Final = logging.getLogger("client_sdk")
+
 T = TypeVar("T")
 
 
 class Hedging:
     """Asks once more where an answer takes unusually long: `connect(hedging=Hedging())`, or of one call.
 
-    Works for request/responses with `idempotent=True`, and no others.
+    Works for request/responses with `idempotent=True`, and no others; the log says so once, if none of the first ones
+    has it.
 
     after_s   seconds without an answer; None: `quantile` of the latest latencies of calls to the same address and route
     quantile  0.95: one call in twenty asks a second time
@@ -54,6 +58,19 @@ class Hedging:
         self.quantile: Final = quantile
         self.budget: Final = RetryBudget(0.1, 1.0) if budget is None else budget
         self._latencies: Final[dict[object, Latencies]] = {}  # by kind of call; bounded by MAX_KINDS
+        self._skipped_n = 0  # calls that were not idempotent; counted until one is, or it was said
+        self._is_counting = True
+
+    def skipped(self, n: int = 1) -> None:
+        """So many calls that are not idempotent were made with it.
+
+        >>> Hedging().skipped()
+        """
+        self._skipped_n += n
+        if self._is_counting and self._skipped_n >= LEAST_N:
+            self._is_counting = False
+            text = "hedging= has no effect on a request/response without idempotent=True"
+            _log.warning("%s; give that to calls that may happen twice", text)
 
     def delay_s(self, kind: object) -> float | None:
         """Seconds after which a call of this kind is asked once more; None: not at all.
@@ -61,6 +78,7 @@ class Hedging:
         >>> Hedging().delay_s("a kind of call that nobody has made yet") is None
         True
         """
+        self._is_counting = False
         if self.after_s is not None:
             return self.after_s
         latencies = self._latencies.get(kind)

@@ -299,7 +299,11 @@ class Connection:
 
     def lost(self, error: OSError | None) -> None:
         """The wire has ended."""
-        text = "the other side closed the connection" if error is None else f"the connection broke: {error}"
+        text = (
+            "the other side closed the connection"
+            if error is None
+            else f"the connection broke: {error.strerror or error}"
+        )
         failure = self.machine.failure or Failure(LOST, f"connection-lost: {text}")
         if self.is_retired:
             self.machine.end(failure, 0)  # nobody goes back there

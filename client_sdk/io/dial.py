@@ -23,6 +23,7 @@ from client_sdk.io.websocket import WebSocketTransport
 from rsocket_wire.ports import SCHEMES, TCP_PORT, WS_PORT, without_password
 
 READ_BYTES: Final = 256 * 1024  # at most, per read
+MAX_LABEL: Final = 63  # characters of a part of a host's name. RFC 1035, section 2.3.4
 
 
 AnyPipe = Pipe | SocketTransport  # one pipe, of either kind
@@ -72,6 +73,9 @@ class Target:
             example = "unix:///path/to/socket" if self.scheme == "unix" else f"{self.scheme}://127.0.0.1:{self.port}"
             what = "path" if self.scheme == "unix" else "host"
             raise ValueError(f"{url!r}: has no {what}; write it as in {example}")
+        if not all(1 <= len(label) <= MAX_LABEL for label in (self.host.removesuffix(".") or "-").split(".")):
+            text = f"the host is no name: it must have 1..{MAX_LABEL} characters between dots"
+            raise ValueError(f"{url!r}: {text}")
         if self.scheme in ("tcp", "tls") and parts.path not in ("", "/"):
             text = f"{self.scheme}:// has no path, leave {parts.path} out; ws:// and wss:// have one"
             raise ValueError(f"{url!r}: {text}")

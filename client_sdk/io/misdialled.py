@@ -20,12 +20,15 @@ _WANTS_OTHER: Final = "the broker does not accept this client's certificate: giv
 _VERSIONS: Final = (
     "both sides have no version of TLS in common: compare the broker's tls.min_version with what this side allows"
 )
+_SHOW_ONE: Final = "ssl= needs context.load_cert_chain(CERTIFICATE, KEY), as --cert and --key do for commands"
+# asyncio does not send the alert that says why: all of these look the same from here.
+_WHY_ENDED: Final = (
+    f"the broker's log says why: it may want a certificate of this client ({_SHOW_ONE}), not accept the one it has "
+    "got, or allow other versions of TLS only"
+)
 # What the other side says in an alert, or this side finds: by OpenSSL's reason.
 _ALERTS: Final = {
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": (
-        "the broker wants a certificate of the client: "
-        "ssl= needs context.load_cert_chain(CERTIFICATE, KEY), as --cert and --key do for commands"
-    ),
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": f"the broker wants a certificate of this client: {_SHOW_ONE}",
     "TLSV1_ALERT_UNKNOWN_CA": _WANTS_OTHER,
     "SSLV3_ALERT_BAD_CERTIFICATE": _WANTS_OTHER,
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this client's certificate has expired: give a new one",
@@ -33,9 +36,10 @@ _ALERTS: Final = {
     "TLSV1_ALERT_PROTOCOL_VERSION": _VERSIONS,
     "UNSUPPORTED_PROTOCOL": _VERSIONS,
 }
-_STATUS: Final = re.compile(r"the answer is HTTP/1\.\d (\d{3})")
+_STATUS: Final = re.compile(r" HTTP(?:/1\.\d)? (\d{3})\b")
 # To who asks for a WebSocket: by status, or by its hundred.
 _ANSWERS: Final = {
+    200: "this is a web server: write the URL of a ws:// listener of the broker",
     404: "the path of the URL may be wrong, or this is no broker: write the URL that the broker, or its proxy, has",
     401: "a proxy between wants a login of its own: let it pass these connections",
     403: "a proxy between, or the broker, allows this client nothing here: ask whoever runs it",
@@ -61,6 +65,9 @@ def dial_said(target: Target, error: Exception) -> Said:
     text = reason_of(error)
     if isinstance(error, ConnectionError) and text.startswith("WebSocket: "):
         return _websocket_said(target, text)
+    is_refused = isinstance(error, ConnectionRefusedError)
+    if target.scheme in ("tls", "wss") and isinstance(error, ConnectionError) and not is_refused:
+        return Said(f"{text or 'the other side closed the connection'} in the TLS handshake; {_WHY_ENDED}", True)
     if target.scheme == "unix" and isinstance(error, PermissionError):
         return Said(f"{text}: let this user, or its group, write to the socket", True)
     if "AF_UNIX path too long" in text:
@@ -80,10 +87,10 @@ def end_said(target: Target, error: ClientError) -> Said:
     """Why the connection has ended before it was accepted, and what mends it."""
     if error.word == "connection-lost":
         other = _ENCRYPTED.get(target.scheme)
-        mend = "is this the URL of a broker?" if other is None else f"if it speaks TLS, use {other}://"
-        alert = next((mend for reason, mend in _ALERTS.items() if reason in error.text), None)
-        text = error.text if alert else f"{error.text} before it said anything"
-        return Said(f"{text}; {alert or mend}", True)
+        why = "is this the URL of a broker?" if target.scheme == "unix" else _WHY_ENDED
+        mend = why if other is None else f"if it speaks TLS, use {other}://"
+        alert = _find_alert(error.text)
+        return Said(f"{error.text}; {alert}" if alert else f"{error.text} before it said anything; {mend}", True)
     if error.word == "bad-frame":
         text = error.text.replace("use ws://", "use wss://") if target.scheme == "tls" else error.text
         return Said(text, ": use " in text)
@@ -104,20 +111,30 @@ def _certificate_text(error: tls.SSLCertVerificationError) -> str:
 
 
 def _tls_said(target: Target, error: tls.SSLError) -> Said:
-    if error.reason in _NO_TLS:
+    if any(reason in str(error) for reason in _NO_TLS):
         use = f"use {_PLAIN[target.scheme]} in place of {target.scheme}://"
         return Said(f"the other side does not speak TLS: {use}", True)
-    mend = _ALERTS.get(error.reason or "")
-    return Said(f"{error}; {mend}" if mend else str(error), mend is not None)
+    mend = _find_alert(str(error))
+    return Said(f"{error}; {mend}" if mend else str(error), bool(mend))
+
+
+def _find_alert(text: str) -> str:
+    """What mends it; empty for a text without an alert that is known here."""
+    return next((mend for reason, mend in _ALERTS.items() if reason in text), "")
 
 
 def _websocket_said(target: Target, text: str) -> Said:
+    is_silent = "answered nothing" in text
     if target.scheme == "wss":
         text = text.replace("use tcp://", "use tls://")
-    elif "answered nothing" in text:
+        text += f", and if it wants a certificate of this client, {_SHOW_ONE}" if is_silent else ""
+    elif is_silent:
         text += ", and if it speaks TLS, use wss://"
+    alert = _find_alert(text)
+    if alert:
+        return Said(f"{text}; {alert}", True)
     status = _STATUS.search(text)
-    if status is None:
+    if status is None or "use " in text:
         return Said(text, "use " in text)
     mend = _ANSWERS.get(int(status[1]), _ANSWERS.get(int(status[1]) // 100 * 100))
-    return Said(f"{text}; {mend}" if mend else text, mend is not None or "use " in text)
+    return Said(f"{text}; {mend}" if mend else text, mend is not None)

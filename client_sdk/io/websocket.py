@@ -78,7 +78,7 @@ class WebSocketTransport(SocketTransport):
     def connection_lost(self, error: Exception | None) -> None:
         if not self._opened.done():
             closed = "the other side closed the connection and answered nothing; if it is no WebSocket, use tcp://"
-            text = closed if error is None else str(error)
+            text = closed if error is None or isinstance(error, ConnectionError) else str(error)
             self._fail(ConnectionError(f"WebSocket: {text}"))
         super().connection_lost(self._fault or error)
 

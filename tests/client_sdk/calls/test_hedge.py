@@ -2,12 +2,14 @@
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
-from client_sdk import Hedging, NoRoute, RetryBudget
+from client_sdk import Client, Hedging, NoRoute, RetryBudget, address, connect
 from client_sdk.calls.hedge import KEPT_N, LEAST_N, MAX_KINDS, hedged
 from tests.client_sdk.clocks import FakeClock, rest
+from tests.client_sdk.fake_broker import FakeBroker
 
 
 class Asked:
@@ -136,3 +138,33 @@ def test_a_fixed_time_learns_nothing() -> None:
 def test_times_that_make_no_sense_are_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):
         Hedging(**arguments)  # type: ignore[arg-type]
+
+
+async def ask(client: Client, **options: Any) -> None:
+    """Nobody answers, and that does not matter."""
+    with pytest.raises(NoRoute):
+        await client.request_response(address("x"), **options)
+
+
+async def test_hedging_that_no_call_can_use_is_told_once(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+    said = [
+        "hedging= has no effect on a request/response without idempotent=True; give that to calls that may happen twice"
+    ]
+    hedging = Hedging(after_s=5)
+    async with connect(broker.url, hedging=hedging) as client:
+        for calls_n in range(LEAST_N + 1):
+            assert [record.getMessage() for record in caplog.records] == (said if calls_n == LEAST_N else [])
+            await ask(client)
+        assert caplog.messages == said
+
+        caplog.clear()
+        for _ in range(2):
+            await ask(client, hedging=(own := Hedging(after_s=5)))
+            await ask(client, hedging=own)
+        assert caplog.messages == 2 * said
+
+        caplog.clear()
+        used = Hedging(after_s=5)
+        await ask(client, hedging=used, idempotent=True)
+        await ask(client, hedging=used)
+        assert caplog.messages == []

@@ -216,6 +216,15 @@ VALUES: list[tuple[Callable[[], object], str]] = [
         lambda: connect(URL, route_id="abc"),
         "route_id= 'abc' is no id: a uuid, 32 hexadecimal digits or Id{uuid} is; leave it out for a random one",
     ),
+    (
+        lambda: connect(URL, mime_type="application/json"),
+        "mime_type='application/json' is a type of data, and it is that of broker frames: "
+        "leave it out; codec=JSON is for JSON",
+    ),
+    (
+        lambda: connect("tcp://a..b"),
+        "'tcp://a..b': the host is no name: it must have 1..63 characters between dots",
+    ),
     (lambda: RetryPolicy(attempts=0), "attempts is 0, it must be at least 1 (which means no retry)"),
     (
         lambda: RetryPolicy(first_delay_s=5),
