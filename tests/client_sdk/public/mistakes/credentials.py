@@ -61,3 +61,5 @@ wrong(
     lambda world: connect(world.url, credentials=unseen(lambda: Token("t"))),
 )
 wrong("credentials over a network in the clear", lambda world: connect("tcp://broker.example", credentials=Token("t")))
+wrong("credentials of an environment variable that is not set", lambda world: Token(unseen(None)))
+wrong("a password without a name", lambda world: unseen(Password)("lovelace"))
