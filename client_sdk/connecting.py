@@ -356,8 +356,9 @@ def _check_times(keepalive_s: float, lifetime_s: float, connect_timeout_s: float
     if not keepalive_s <= lifetime_s:
         text = f"keepalive_s is {keepalive_s} and lifetime_s is {lifetime_s}, it must be keepalive_s <= lifetime_s"
         raise ValueError(f"{text}; write lifetime_s={4 * keepalive_s}, too, or a shorter keepalive_s=")
-    if not lifetime_s <= MAX_MS / 1000:
-        raise ValueError(f"lifetime_s is {lifetime_s}, it must be at most {MAX_MS // 1000}; leave it out for 20 s")
+    for name, given, usual in (("keepalive_s", keepalive_s, "5"), ("lifetime_s", lifetime_s, "20")):
+        if not given <= MAX_MS / 1000:
+            raise ValueError(f"{name} is {given}, it must be at most {MAX_MS // 1000}; leave it out for {usual} s")
 
 
 def _check_rest(retry: object, resume: object, tracing: object, says_deadlines: object, fragment_bytes: object) -> None:
