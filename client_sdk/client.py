@@ -24,7 +24,7 @@ from client_sdk.calls.subscription import Subscription
 from client_sdk.calls.values import Values
 from client_sdk.clock import Clock
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
-from client_sdk.mistakes.arguments import NoOptions, advised, wrong_call
+from client_sdk.mistakes.arguments import NoOptions, advised, check_bool, wrong_call
 from client_sdk.mistakes.attributes import CLIENT_HAS, CLIENT_HAS_NOT, missing_told
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.reconnect.backoff import Backoff
@@ -589,6 +589,8 @@ class Client(ConnectionWaits):
         check_policies(retry, hedging)
         if hedging is not None and not idempotent:
             hedging.skipped(LEAST_N)
+        if idempotent and idempotent is not True:
+            check_bool("idempotent", idempotent)
         retry = self._defaults.retry if retry is None else retry
         hedging = self._defaults.hedging if hedging is None else hedging
         return Call(model, address, route, more, data, self._limit_s(timeout_s), wait_s, idempotent, retry, hedging)

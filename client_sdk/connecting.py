@@ -321,7 +321,7 @@ def connect(
 def targets_of(urls: str | Sequence[str]) -> list[Target]:
     """Each URL taken apart; ValueError for one that names no broker, and when there is none."""
     given: Sequence[object] = urls if isinstance(urls, Sequence) and not isinstance(urls, str | bytes) else [urls]
-    if len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], int):
+    if len(given) == 2 and isinstance(given[0], str) and str(given[1]).isdecimal():
         raise TypeError(f"the URL is a host and a port, it must be str: write {f'tcp://{given[0]}:{given[1]}'!r}")
     targets = [Target(url) for url in given]
     if not targets:
@@ -353,12 +353,15 @@ def _check_times(keepalive_s: float, lifetime_s: float, connect_timeout_s: float
         check_seconds(name, given)
         if not given > 0:
             raise ValueError(f"{name} is {given}, it must be a number of seconds above 0")
-    if not keepalive_s <= lifetime_s:
-        text = f"keepalive_s is {keepalive_s} and lifetime_s is {lifetime_s}, it must be keepalive_s <= lifetime_s"
-        raise ValueError(f"{text}; write lifetime_s={4 * keepalive_s}, too, or a shorter keepalive_s=")
     for name, given, usual in (("keepalive_s", keepalive_s, "5"), ("lifetime_s", lifetime_s, "20")):
         if not given <= MAX_MS / 1000:
             raise ValueError(f"{name} is {given}, it must be at most {MAX_MS // 1000}; leave it out for {usual} s")
+    if not keepalive_s <= lifetime_s:
+        text = f"keepalive_s is {keepalive_s} and lifetime_s is {lifetime_s}, it must be keepalive_s <= lifetime_s"
+        other = (
+            f"keepalive_s={keepalive_s / 1000:g} for milliseconds" if keepalive_s >= 1000 else "a shorter keepalive_s="
+        )
+        raise ValueError(f"{text}; write lifetime_s={4 * keepalive_s:g}, or {other}")
 
 
 def _check_rest(retry: object, resume: object, tracing: object, says_deadlines: object, fragment_bytes: object) -> None:
@@ -391,7 +394,14 @@ def _check_types(
             f"a name or a Service: {HOW_SERVICE}",
         ),
         ("tags", tags, tags is None or isinstance(tags, Mapping), "a dict, such as {'region': 'eu'}"),
-        ("ssl", ssl, ssl is None or isinstance(ssl, tls.SSLContext), "ssl.create_default_context(cafile=FILE)"),
+        (
+            "ssl",
+            ssl,
+            ssl is None or isinstance(ssl, tls.SSLContext),
+            "left out: tcp:// and ws:// are not encrypted"
+            if ssl is False
+            else "ssl.create_default_context(cafile=FILE)",
+        ),
         (
             "credentials",
             credentials,

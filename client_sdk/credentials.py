@@ -31,6 +31,8 @@ class Token:
     def __init__(self, token: str) -> None:
         """TypeError for what is no text, ValueError for what has more than the token."""
         _check_text("token", token)
+        if not token:
+            raise ValueError("the token is empty: is an environment variable missing?")
         if token.lower().startswith("bearer "):
             raise ValueError("the token begins with the word Bearer: leave that out")
         if token != token.strip():
@@ -51,9 +53,11 @@ class Password:
 
     @advised("Password('name', 'secret')")
     def __init__(self, name: str, password: str) -> None:
-        """TypeError for what is no text."""
+        """TypeError for what is no text, ValueError without a name."""
         _check_text("name", name)
         _check_text("password", password)
+        if not name:
+            raise ValueError("the name is empty: is an environment variable missing?")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "password", password)
 

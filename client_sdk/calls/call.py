@@ -21,7 +21,7 @@ from client_sdk.calls.retry import NO_RETRY, RetryBudget, RetryPolicy
 from client_sdk.clock import Clock
 from client_sdk.errors import ClientError, DeadlineExceeded, NotConnected, TooLate
 from client_sdk.io.connection import Connection
-from client_sdk.mistakes.arguments import kind_of, number_in
+from client_sdk.mistakes.arguments import kind_of, seconds_in
 from client_sdk.payload import Payload
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.spans import Calling, Spans
@@ -284,7 +284,7 @@ def wait_s_of(wait_for_reconnect: bool | float | None, default_s: float) -> floa
     if wait_for_reconnect is True:
         return DEFAULT_WAIT_S
     if not isinstance(wait_for_reconnect, int | float):
-        wanted = f"True, False, or a number of seconds{number_in(wait_for_reconnect)}"
+        wanted = f"True, False, or a number of seconds{seconds_in(wait_for_reconnect)}"
         raise TypeError(f"wait_for_reconnect is {kind_of(wait_for_reconnect)}, it must be {wanted}")
     if not 0 <= wait_for_reconnect < math.inf:
         raise ValueError(f"wait_for_reconnect is {wait_for_reconnect}: it must be True, False, or seconds, 0 or more")

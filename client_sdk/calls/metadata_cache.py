@@ -10,7 +10,7 @@ from typing import Final
 
 from client_sdk.addresses import Address, check_address
 from client_sdk.metadata import entry_bytes, route_bytes
-from client_sdk.mistakes.arguments import kind_of, number_in
+from client_sdk.mistakes.arguments import kind_of, seconds_in
 from rsocket_wire.wire.keys import MAX_DEADLINE_MS
 
 MAX_HEADS: Final = 1024  # kept; beyond, all are forgotten and built again
@@ -64,7 +64,7 @@ class MetadataCache:
 def check_time(timeout_s: float | None) -> None:
     """ValueError for what is no time, TypeError for what is no number."""
     if timeout_s is not None and not isinstance(timeout_s, int | float):
-        wanted = f"a number of seconds, or None{number_in(timeout_s)}"
+        wanted = f"a number of seconds, or None{seconds_in(timeout_s)}"
         raise TypeError(f"timeout_s is {kind_of(timeout_s)}, it must be {wanted}")
     if timeout_s is not None and not timeout_s > 0:
         raise ValueError(f"timeout_s is {timeout_s}, it must be a number of seconds above 0; math.inf: no deadline")

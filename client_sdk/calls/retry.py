@@ -115,7 +115,8 @@ class RetryPolicy:
             raise ValueError(f"attempts is {attempts}, it must be at least 1 (which means no retry)")
         if not 0 <= first_delay_s <= max_delay_s:
             text = f"first_delay_s is {first_delay_s} and max_delay_s is {max_delay_s}, it must be 0 <= first <= max"
-            raise ValueError(f"{text}; write max_delay_s={first_delay_s}, too" if first_delay_s > max_delay_s else text)
+            mend = "; lower first_delay_s=, or raise max_delay_s=" if 0 <= max_delay_s < first_delay_s else ""
+            raise ValueError(text + mend)
         if try_timeout_s is not None and not try_timeout_s > 0:
             raise ValueError(f"try_timeout_s is {try_timeout_s}, it must be more than 0")
         self.attempts: Final = attempts

@@ -44,9 +44,11 @@ class Target:
         except ValueError:
             text = "the host is no address of IPv6; write it as in"
             raise ValueError(f"{url!r}: {text} tcp://[::1]:{TCP_PORT}") from None
-        if re.search(f",({'|'.join(SCHEMES)})://", url):
-            urls = ", ".join(repr(each.strip()) for each in url.split(","))
+        if re.search(f"[,; ]({'|'.join(SCHEMES)})://", url.strip()):
+            urls = ", ".join(repr(each) for each in re.split(r"[,;\s]+", url.strip()))
             raise ValueError(f"several URLs are a list: connect([{urls}])")
+        if url.rstrip("\t\r\n").endswith(" "):  # other white space `urlsplit` takes away
+            raise ValueError(f"{url!r}: a blank ends the URL: write {url.strip()}")
         if parts.scheme not in SCHEMES:
             text = f"the scheme must be one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
             raise ValueError(f"{url!r}: {text}; write {_meant(url)}")
@@ -125,9 +127,15 @@ def _is_ipv6(text: str) -> bool:
 def _meant(url: str) -> str:
     """What was probably meant by a URL that begins with no scheme of ours."""
     scheme, colon, rest = url.partition("://")
+    if not colon and url.startswith("/") and not url.startswith("//"):
+        return f"unix://{url}"
+    if scheme == "file" and rest.startswith("/"):
+        return f"unix://{rest}"
+    if not colon and (url.startswith("./") or url.endswith(".sock")):
+        return f"unix:///…/{url.rpartition('/')[2]}"
     if not colon:
-        example = "127.0.0.1" if "//" in url or not url else url
-        return f"unix://{url}" if url.startswith("/") else f"tcp://{example}"
+        example = url.removeprefix("//")
+        return f"tcp://{example if example and '//' not in example else '127.0.0.1'}"
     plain, web = ("tls", "wss") if scheme in ("https", "ssl", "tcps", "mqtts", "amqps") else ("tcp", "ws")
     return f"{plain}://{rest}" + (f", or {web}://{rest} for a WebSocket" if scheme.startswith("http") else "")
 

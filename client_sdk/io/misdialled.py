@@ -72,7 +72,7 @@ def dial_said(target: Target, error: Exception) -> Said:
         return Said(f"{text}: let this user, or its group, write to the socket", True)
     if "AF_UNIX path too long" in text:
         return Said("the path is longer than a socket's may be: put the socket into a folder with a shorter name", True)
-    return Said(text, False)
+    return Said(text, not isinstance(error, OSError))  # of credentials, or of the function that gives them
 
 
 def reason_of(error: Exception) -> str:

@@ -15,7 +15,7 @@ from client_sdk.mistakes.kinds import check_kinds, kinds_of
 from client_sdk.mistakes.options import FUNCTIONS, MAX_OPTIONS, unknown_option
 
 F = TypeVar("F", bound=Callable[..., Any])
-_NUMBER: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:s|sec|seconds)?\s*")
+_NUMBER: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds)?\s*")
 
 
 class NoOptions(TypedDict):
@@ -111,7 +111,7 @@ def _by_name(data: object, given: object) -> str:
 def check_seconds(name: str, given: object) -> None:
     """TypeError for what is no number of seconds."""
     if not isinstance(given, int | float) or isinstance(given, bool):
-        raise TypeError(f"{name} is {kind_of(given)}, it must be a number of seconds{number_in(given)}")
+        raise TypeError(f"{name} is {kind_of(given)}, it must be a number of seconds{seconds_in(given)}")
 
 
 def check_number(name: str, given: object) -> None:
@@ -123,7 +123,9 @@ def check_number(name: str, given: object) -> None:
 def check_whole(name: str, given: object) -> None:
     """TypeError for what is no whole number."""
     if not isinstance(given, int) or isinstance(given, bool):
-        raise TypeError(f"{name} is {kind_of(given)}, it must be a whole number{number_in(given)}")
+        is_whole = isinstance(given, float) and given.is_integer()
+        mend = f"; write {given:.0f}" if is_whole else number_in(given)
+        raise TypeError(f"{name} is {kind_of(given)}, it must be a whole number{'' if '.' in mend else mend}")
 
 
 def check_bool(name: str, given: object) -> None:
@@ -138,10 +140,14 @@ def kind_of(given: object) -> str:
 
 
 def number_in(given: object) -> str:
-    """The number that is meant by a text, a length of time or a float, `; write 3`; empty where nobody can know."""
+    """The number that is meant by a text, `; write 3`; empty where nobody can know."""
+    found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
+    return f"; write {found[1]}" if found and not found[2] else ""
+
+
+def seconds_in(given: object) -> str:
+    """The same of seconds, which a length of time, or a unit, may say, too."""
     if isinstance(given, timedelta):
         return f"; write {given.total_seconds():g}"
-    if isinstance(given, float):
-        return f"; write {given:.0f}" if given.is_integer() else ""
     found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
     return f"; write {found[1]}" if found else ""

@@ -81,4 +81,4 @@ async def test_what_the_function_raises_is_what_connect_raises() -> None:
         with pytest.raises(KeyError, match="no vault"):
             await connect(url, credentials=credentials)
         with pytest.raises(NotConnected, match="1 to 255 can be sent"):
-            await connect(url, credentials=Password("", "x"))
+            await connect(url, credentials=Password("a" * 256, "x"))

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import ssl
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from client_sdk import NO_RETRY, Hedging, Password, RetryBudget, RetryPolicy, Service, Token, connect, offer, sync
+from client_sdk import (
+    NO_RETRY,
+    Hedging,
+    NotConnected,
+    Password,
+    RetryBudget,
+    RetryPolicy,
+    Service,
+    Token,
+    address,
+    connect,
+    offer,
+    sync,
+)
+from client_sdk.io.dial import Target
 from client_sdk.mistakes.arguments import check_seconds
+from client_sdk.reconnect import brokers
+from tests.client_sdk.fake_broker import FakeBroker
 
 URL = "tcp://127.0.0.1:7878"
 
@@ -30,9 +47,14 @@ async def fetch() -> Token:
     return Token("t")
 
 
+SCHEME = "the scheme must be one of tcp://, tls://, ws://, wss://, unix://"
 ABOVE_0 = "it must be a number of seconds above 0"
 KINDS: list[tuple[Callable[[], object], str]] = [
     (lambda: connect(unseen(b"tcp://x")), "the URL is bytes, it must be str, such as tcp://127.0.0.1:7878"),
+    (
+        lambda: connect(unseen(("127.0.0.1", "7878"))),
+        "the URL is a host and a port, it must be str: write 'tcp://127.0.0.1:7878'",
+    ),
     (
         lambda: connect(unseen(("127.0.0.1", 7878))),
         "the URL is a host and a port, it must be str: write 'tcp://127.0.0.1:7878'",
@@ -63,6 +85,9 @@ KINDS: list[tuple[Callable[[], object], str]] = [
         lambda: RetryPolicy(try_timeout_s=unseen(timedelta(seconds=1.5))),
         "try_timeout_s is timedelta, it must be a number of seconds; write 1.5",
     ),
+    (lambda: RetryPolicy(attempts=unseen(timedelta(0, 2))), "attempts is timedelta, it must be a whole number"),
+    (lambda: RetryPolicy(attempts=unseen("2.5")), "attempts is str, it must be a whole number"),
+    (lambda: Hedging(quantile=unseen(timedelta(0, 2))), "quantile is timedelta, it must be a number"),
     (lambda: RetryBudget(unseen("0.2")), "ratio is str, it must be a number; write 0.2"),
     (lambda: RetryBudget(min_per_s=unseen(None)), "min_per_s is NoneType, it must be a number"),
     (lambda: Hedging(unseen("50ms")), "after_s is str, it must be a number of seconds"),
@@ -110,6 +135,10 @@ KINDS: list[tuple[Callable[[], object], str]] = [
     (
         lambda: connect(URL, mime_type=unseen(3)),
         "mime_type= is int, it must be left out, or 'message/x.rsocket.broker.frame.v0' for the Java broker",
+    ),
+    (
+        lambda: connect(URL, ssl=unseen(False)),
+        "ssl= is bool, it must be left out: tcp:// and ws:// are not encrypted",
     ),
     (lambda: connect(URL, resume=unseen("yes")), "resume is str, it must be True or False"),
     (lambda: connect(URL, resume=unseen(3)), "resume is int, it must be True or False"),
@@ -201,7 +230,7 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     (
         lambda: connect(URL, keepalive_s=30),
         "keepalive_s is 30 and lifetime_s is 20.0, it must be keepalive_s <= lifetime_s; "
-        "write lifetime_s=120, too, or a shorter keepalive_s=",
+        "write lifetime_s=120, or a shorter keepalive_s=",
     ),
     (
         lambda: connect(URL, lifetime_s=math.inf),
@@ -228,8 +257,31 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: RetryPolicy(attempts=0), "attempts is 0, it must be at least 1 (which means no retry)"),
     (
         lambda: RetryPolicy(first_delay_s=5),
-        "first_delay_s is 5 and max_delay_s is 1.0, it must be 0 <= first <= max; write max_delay_s=5, too",
+        "first_delay_s is 5 and max_delay_s is 1.0, it must be 0 <= first <= max; "
+        "lower first_delay_s=, or raise max_delay_s=",
     ),
+    (
+        lambda: connect(URL, keepalive_s=5000),
+        "keepalive_s is 5000 and lifetime_s is 20.0, it must be keepalive_s <= lifetime_s; "
+        "write lifetime_s=20000, or keepalive_s=5 for milliseconds",
+    ),
+    *(
+        (lambda url=url: connect(url), f"{url!r}: {SCHEME}; write {meant}")
+        for url, meant in {
+            "./run/x.sock": "unix:///…/x.sock",
+            "broker.sock": "unix:///…/broker.sock",
+            "file:///run/x.sock": "unix:///run/x.sock",
+            "/run/x.sock": "unix:///run/x.sock",
+            "//broker:7878": "tcp://broker:7878",
+            "": "tcp://127.0.0.1",
+            "https://b:1": "tls://b:1, or wss://b:1 for a WebSocket",
+        }.items()
+    ),
+    (lambda: connect("tcp://a b:1 "), "'tcp://a b:1 ': a blank ends the URL: write tcp://a b:1"),
+    (lambda: connect("tcp://a; tcp://b "), "several URLs are a list: connect(['tcp://a', 'tcp://b'])"),
+    (lambda: connect("ws://a tcp://b"), "several URLs are a list: connect(['ws://a', 'tcp://b'])"),
+    (lambda: Token(""), "the token is empty: is an environment variable missing?"),
+    (lambda: Password("", "s"), "the name is empty: is an environment variable missing?"),
     (lambda: Hedging(quantile=95), "quantile is 95, it must be between 0 and 1; write quantile=0.95"),
     (lambda: Token("Bearer abc"), "the token begins with the word Bearer: leave that out"),
     (lambda: Token("abc\n"), "the token has white space around it: write Token(text.strip())"),
@@ -258,5 +310,26 @@ def test_an_encrypted_broker_beside_one_of_this_machine_is_right() -> None:
 
 
 def test_no_retry_and_long_times_are_right() -> None:
+    connect(f" {URL}\n").is_used = True  # as a file has it
     connect(URL, retry=NO_RETRY, connect_timeout_s=math.inf, wait_for_reconnect=5, hedging=None).is_used = True
     check_seconds("x", 3)
+
+
+async def test_a_call_that_is_idempotent_in_words_is_refused(broker: FakeBroker) -> None:
+    async with connect(broker.url, retry=RetryPolicy()) as client:
+        to, text = address("x"), "idempotent is str, it must be True or False"
+        with pytest.raises(TypeError, match=text):
+            await client.request_response(to, idempotent=unseen("no"))
+        with pytest.raises(TypeError, match=text):
+            await anext(client.request_stream(to, idempotent=unseen("no")))
+
+
+async def test_who_gave_no_port_is_told_which_one_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(target: Target, *_: object) -> NoReturn:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed")
+
+    monkeypatch.setattr(brokers, "dial", refused)
+    for url, port in (("tcp://127.0.0.1", 7878), ("wss://127.0.0.1/to", 7879)):
+        with pytest.raises(NotConnected) as caught:
+            await connect(url)
+        assert caught.value.text == f"{url} (port {port}, as the URL has none): connection refused"
