@@ -64,6 +64,7 @@ BAD_FILE: Final = "bad-file"
 DIED_SUFFIX: Final = ".died.parquet"  # of a file of `gaps` with the one row of a run that died
 
 # Names of columns up to schema version 3, words of SQL, which none has now.
+MAKES_TABLES: Final = "rsocket-broker pipeline run --events EVENTS --tables {tables} --once"  # EVENTS: a folder
 OLD_NAMES: Final = {"at": "event_time", "order": "choice", "end": "ended_as"}  # old name -> new name
 
 RETRIES: Final = 5  # compaction takes a day's files once; five times in a row somebody else takes them
@@ -285,7 +286,7 @@ def check_tables(tables: Path) -> None:
     """BadFolder: there is no file of a table below this folder, or an older version made the tables."""
     found = {table: sorted(table_paths(tables / table)) for table in COLUMNS}
     if not any(found.values()):
-        raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+        raise BadFolder(f"{tables} holds no tables: {MAKES_TABLES.format(tables=tables)} makes them")
     for table, paths in found.items():
         _check_first(tables, table, paths)
 

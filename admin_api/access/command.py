@@ -3,8 +3,10 @@
 Decides what stands in the file; a broker that runs reads it again on SIGHUP.
 """
 
+import difflib
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterable
@@ -30,6 +32,7 @@ from rsocket_wire.files import system_reason
 from spark_sink.number_types import Count
 
 DAY_S: Final = 86_400
+MAX_NAMED: Final = 10  # tokens that a text lists
 MAX_DAYS: Final = 3660
 COLUMNS: Final = ("name", "role", "expires", "state")
 FILE = click.option(
@@ -62,10 +65,10 @@ def new(name: str, role: str, days: int, path: Path, is_json: bool) -> None:
     The file gets its SHA-256.
     """
     if not is_token_name(name):
-        _end("a name has 1 to 64 letters, digits and . _ @ -, and is not local")
+        _end(f"{name!r} is no name of a token: that has 1 to 64 letters, digits and . _ @ -, and is not local")
     tokens = _read(path) if os.path.exists(path) else ()
     if name in [each.name for each in tokens]:
-        _end(f"{path} has a token {name}; rsocket-broker token revoke {name} removes it")
+        _end(f"{path} has a token {name}; rsocket-broker token revoke {name} --file {_quoted(path)} removes it")
     if len(tokens) >= MAX_TOKENS:
         _end(f"{path} has {len(tokens)} tokens, which is the most")
     text = new_token()
@@ -101,8 +104,14 @@ def revoke(name: str, path: Path, is_json: bool) -> None:
 
     A running broker accepts it until SIGHUP.
     """
-    if name not in [each.name for each in _read(path)]:
-        _end(f"{path} has no token {name}")
+    names = [each.name for each in _read(path)]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        hint = (
+            f"did you mean {near[0]}?" if near else f"it has {', '.join(names[:MAX_NAMED])}" if names else "it has none"
+        )
+        more = f" and {len(names) - MAX_NAMED} more" if not near and len(names) > MAX_NAMED else ""
+        _end(f"{path} has no token {name}; {hint}{more}")
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         _replace(path, [line for line in lines if line.split()[:1] != [name]])
@@ -118,10 +127,16 @@ def _time(token: AdminToken) -> str:
 def _read(path: Path) -> tuple[AdminToken, ...]:
     try:
         return read_tokens(str(path))
+    except FileNotFoundError as error:
+        _end(f"{path}: {system_reason(error)}; rsocket-broker token new NAME --file {_quoted(path)} makes it")
     except OSError as error:
         _end(f"{path}: {system_reason(error)}")
     except ValueError as error:
         _end(f"{path} {error}")
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
 
 
 def _append(path: Path, line: str) -> None:

@@ -5,6 +5,7 @@ Decides commands, options and sentences; columns stand in `tables`.
 
 from __future__ import annotations
 
+import difflib
 import sys
 import time
 import urllib.parse
@@ -147,7 +148,10 @@ def status(client: AdminClient, is_checked: bool) -> Output:
 def traffic(client: AdminClient, service: str | None, sort: str | None) -> Output:
     """List ended requests by service, model and outcome."""
     given = (("service", service), ("sort", sort))
-    return list_of(client, tables.TRAFFIC, [(name, value) for name, value in given if value])
+    output = list_of(client, tables.TRAFFIC, [(name, value) for name, value in given if value])
+    if service and not output.body["items"]:
+        explain_nothing(client, (service,))
+    return output
 
 
 @ctl.command()
@@ -205,7 +209,10 @@ def routes(client: AdminClient, service: tuple[str, ...], tags: tuple[str, ...],
     for tag in tags:
         name, value = split_tag("--tag", tag)
         parameters.append((f"tag.{name}", value or ""))
-    return list_of(client, tables.ROUTES, parameters)
+    output = list_of(client, tables.ROUTES, parameters)
+    if not output.body["items"]:
+        explain_nothing(client, service)
+    return output
 
 
 @ctl.command()
@@ -252,6 +259,9 @@ def drain(
         terms["spread_s"] = spread
     body = client.change("PUT", drain_path(what, name), "connections_left", terms)
     left = f"{body['connections_left']:,} connections are closed within {body['spread_s'] + body['grace_s']:g} s"
+    if not body["routes"] and what != "broker":
+        text = "no route is there now, whichever comes is drained"
+        return sentence(body, f"{drained(body)} is drained: {text}; ctl undrain {what} {name} takes it back")
     return sentence(
         body, f"{drained(body)} is drained: {body['routes']:,} routes; {left if body['close'] else 'none is closed'}"
     )
@@ -452,6 +462,16 @@ def show_feed(body: Item) -> None:
         show_table(table, rows)
     if body["events_dropped"]:
         click.echo(f"\nevents dropped: {body['events_dropped']:,}")
+
+
+def explain_nothing(client: AdminClient, services: Iterable[str]) -> None:
+    """Tells of services that no route offers, on standard error: a list of nothing looks as if all were well."""
+    known = [each["service"] for each in client.get_all(tables.SERVICES.path)["items"]] if services else []
+    for name in services:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "rsocket-broker ctl services lists all"
+            click.echo(plain(f"no route offers the service {name!r}; {hint}"), err=True)
 
 
 def stored_messages(client: AdminClient, state: str, part_n: int = PAGE) -> Iterator[Item]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import NoReturn
 
 import click
 
@@ -63,11 +64,19 @@ def password(name: str, is_json: bool) -> None:
         sys.exit(exit_status.NOT_INSTALLED)
     from argon2 import PasswordHasher
 
+    if ":" in name:
+        _end(f"{name!r} has a colon, which ends a name in the file: take a name without one")
     is_asked = sys.stdin.isatty()
     given = click.prompt("password", hide_input=True, confirmation_prompt=True, err=True) if is_asked else None
     secret = given if given is not None else sys.stdin.readline().rstrip("\r\n")
+    if not secret:
+        _end("no password came: type it, or give it on standard input, as one line")
     line = f"{name}:{PasswordHasher().hash(secret)}"
-    if not secret or not is_user_line(line):
-        click.echo("a user has a printable name without a colon, and a password", err=True)
-        sys.exit(exit_status.USAGE)
+    if not is_user_line(line):
+        _end(f"{name!r} is no name of a user: that is printable, does not begin with a space, and has 1 to 255 bytes")
     click.echo(json.dumps({"user": name, "line": line}) if is_json else line)
+
+
+def _end(text: str) -> NoReturn:
+    click.echo(f"rsocket-broker password: {text}", err=True)
+    sys.exit(exit_status.USAGE)

@@ -201,7 +201,7 @@ def read_users(path: str) -> dict[str, str]:
     for number, line in lines_of(path):
         match = _USER.fullmatch(line)
         if match is None or not is_user_line(line):
-            raise ValueError(f"has no NAME:$argon2… in line {number}; rsocket-broker password makes them")
+            raise ValueError(f"has no NAME:$argon2… in line {number}; {MAKES_USERS} makes them")
         if match[1] in users:
             raise ValueError(f"has the user of line {number} twice")
         users[match[1]] = match[2]

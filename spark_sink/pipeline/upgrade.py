@@ -22,7 +22,7 @@ from spark_sink.pipeline.rows import in_longer
 from spark_sink.pipeline.segments import BadFile, read
 from spark_sink.publishing import table_bytes
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
-from spark_sink.tables import CHECKPOINTS, GRAINS, OLD_NAMES, PARTIALS, Partial, day_folders
+from spark_sink.tables import CHECKPOINTS, GRAINS, MAKES_TABLES, OLD_NAMES, PARTIALS, Partial, day_folders
 
 ROLL_UP: Final = "upgraded.parquet"  # made of all minutes of a day that were there
 
@@ -63,7 +63,7 @@ def _check_ended(tables: FileSystem, folder: str) -> None:
     if begun - done:
         raise BadFolder(
             f"the pipeline of {tables.root} was killed in a batch: run the older version once more, "
-            "rsocket-broker pipeline run --once, and then the upgrade"
+            f"{MAKES_TABLES.format(tables=tables.root)}, and then the upgrade"
         )
 
 

@@ -24,7 +24,7 @@ from spark_sink.report.traffic.fanout import fanouts_of
 from spark_sink.report.traffic.grains import Source, by_the_second, source_of
 from spark_sink.report.traffic.instances import by_tag, instances_of
 from spark_sink.report.traffic.periods import period_before
-from spark_sink.tables import GAPS, LIFECYCLE, MESSAGES, ROUTES, SESSIONS, check_tables
+from spark_sink.tables import GAPS, LIFECYCLE, MAKES_TABLES, MESSAGES, ROUTES, SESSIONS, check_tables
 from spark_sink.timestamps import micros_of, moment_at
 
 REMOTE: Final = "broker "  # what `peer` of another broker's route begins with
@@ -49,7 +49,8 @@ def read_facts(tables: Path, since: datetime | None = None, tag: str = DEFAULT_T
     routes, by which requests are put together, too. BadFolder: there are no tables, or they cannot be read.
     MissingPart: DuckDB is not installed."""
     if not tables.is_dir():
-        raise BadFolder(f"there is no folder {tables}: make tables with rsocket-broker pipeline run --tables {tables}")
+        what = "is a file, no folder of tables" if tables.exists() else "is not there"
+        raise BadFolder(f"{tables} {what}: {MAKES_TABLES.format(tables=tables)} makes tables in a folder")
     check_tables(tables)
     return read_tables(tables, lambda reader: _facts(reader, since, tag))
 

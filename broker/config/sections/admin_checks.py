@@ -9,6 +9,7 @@ Decides what such a file may hold, and which token it is that somebody has. What
 import hashlib
 import hmac
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -70,7 +71,7 @@ def read_tokens(path: str) -> tuple[AdminToken, ...]:
         if token is None:
             raise ValueError(
                 f"has no NAME {'|'.join(ROLES)} YYYY-MM-DDThh:mm:ssZ SHA-256 in line {number}; "
-                "rsocket-broker token new makes them"
+                f"rsocket-broker token new NAME --file {shlex.quote(path)} makes them"
             )
         if token.name in tokens:
             raise ValueError(f"has the name of line {number} twice")

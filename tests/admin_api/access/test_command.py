@@ -1,6 +1,7 @@
 """`rsocket-broker token`: what it prints, and what stands in the file."""
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,21 @@ def test_tokens_are_listed_and_revoked_by_name(file: Path) -> None:
     assert run(file, "revoke", "old").output == "old is revoked\n"
     assert (file.read_text().splitlines()[0], [each.name for each in read_tokens(str(file))]) == ("# ours", ["ann"])
     assert os.listdir(file.parent) == ["tokens"]
+
+
+def test_an_advised_command_works_as_it_stands(file: Path) -> None:
+    run(file, "new", "ann")
+    advice = run(file, "new", "ann").stderr
+    words = shlex.split(advice.partition("; rsocket-broker token ")[2].partition(" removes it")[0])
+    assert CliRunner().invoke(token, words).output == "ann is revoked\n"
+
+
+def test_a_token_that_is_not_there_is_told_with_those_that_are(file: Path) -> None:
+    run(file, "new", "grafana")
+    assert run(file, "revoke", "grafna").stderr.endswith(" has no token grafna; did you mean grafana?\n")
+    assert run(file, "revoke", "bob").stderr.endswith(" has no token bob; it has grafana\n")
+    run(file, "revoke", "grafana")
+    assert run(file, "revoke", "bob").stderr.endswith(" has no token bob; it has none\n")
 
 
 def test_mistakes_are_told_in_a_sentence(file: Path) -> None:

@@ -62,6 +62,21 @@ async def test_no_routes(url: str) -> None:
     assert (await run("routes", "--admin", url, "--tag", "region=mars")).stdout == "no routes\n"
 
 
+@pytest.mark.parametrize("command", ["routes", "traffic"])
+async def test_a_service_that_is_not_there_is_told_beside_an_empty_list(url: str, command: str) -> None:
+    near, far = [await run(command, "--admin", url, "--service", name) for name in ("order", "mars")]
+    assert (near.exit_code, near.stderr) == (0, "no route offers the service 'order'; did you mean 'orders'?\n")
+    assert far.stderr == "no route offers the service 'mars'; rsocket-broker ctl services lists all\n"
+
+
+async def test_a_drain_of_what_is_not_there_says_so_and_how_it_is_taken_back(url: str) -> None:
+    told = await said("drain", "tag", "region=mars", "--admin", url)
+    assert told == (
+        "the tag region=mars is drained: no route is there now, whichever comes is drained; ctl undrain tag region=mars"
+        " takes it back"
+    )
+
+
 async def test_a_list_is_asked_for_part_by_part(url: str) -> None:
     body = await asyncio.to_thread(AdminClient(url).get_all, "/api/v1/routes", part_n=2)
     assert (len(body["items"]), body["total"]) == (3, 3)

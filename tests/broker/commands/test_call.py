@@ -198,7 +198,7 @@ def test_certificates_of_ones_own_are_trusted_when_they_are_named() -> None:
         (["orders", "create"], "'orders' is taken as the URL; the service is --service, the route --route"),
         (["--service", "orders", "region=eu"], "'region=eu' is taken as the URL; a tag is --tag region=eu"),
         (["--service", "orders", "tcp://127.0.0.1:2"], "one URL at most, not tcp://127.0.0.1:1 tcp://127.0.0.1:2"),
-        (["--service", "orders", "--n", "0"], "at least 1"),
+        (["--service", "orders", "--n", "0"], "x>=1; write a whole number from 1 on"),
         (["--service", "orders", "--ca", "/nowhere/ca.pem"], "--ca is for tls:// and wss://; tcp://127.0.0.1:1 is not"),
         (["--service", "orders", "--model", "metadata_push", "--meta", "a/b=c"], "--meta is for requests"),
     ],
@@ -500,7 +500,14 @@ def test_a_user_without_a_password_is_told_how_to_give_one() -> None:
     assert "exclude each other" in result.output
 
 
-@pytest.mark.parametrize(("name", "password"), [("a:b", "x"), ("", "x"), ("ada", "")])
-def test_what_can_be_no_user_gets_no_line(name: str, password: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "password", "text"),
+    [
+        ("a:b", "x", "'a:b' has a colon, which ends a name in the file: take a name without one"),
+        ("", "x", "'' is no name of a user: that is printable, does not begin with a space, and has 1 to 255 bytes"),
+        ("ada", "", "no password came: type it, or give it on standard input, as one line"),
+    ],
+)
+def test_what_can_be_no_user_gets_no_line(name: str, password: str, text: str) -> None:
     result = run_password(name, password)
-    assert (result.exit_code, "argon2" in result.output) == (2, False)
+    assert (result.exit_code, result.output) == (2, f"rsocket-broker password: {text}\n")

@@ -35,7 +35,7 @@ HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2g"
         ),
         (
             'accept = ["user"]\nusers = "junk"',
-            ['4: auth.users: "junk" has no NAME:$argon2… in line 1; rsocket-broker password makes them'],
+            ['4: auth.users: "junk" has no NAME:$argon2… in line 1; rsocket-broker password NAME makes them'],
         ),
         (
             'accept = ["user"]\nusers = "none"',
@@ -129,10 +129,10 @@ def test_without_the_extra_the_line_that_installs_it_is_told(folder: Path, monke
         ("", "has 0 users, 1 to 100000 can be used; rsocket-broker password NAME makes the line of one"),
         ("# nobody\n\n", "has 0 users, 1 to 100000 can be used; rsocket-broker password NAME makes the line of one"),
         (f"ada:{HASH}\nada:{HASH}\n", "has the user of line 2 twice"),
-        ("ada:lovelace\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),
-        (f"a\u2028b:{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),
-        (f":{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),
-        (f"{'a' * 256}:{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),
+        ("ada:lovelace\n", "has no NAME:$argon2… in line 1; rsocket-broker password NAME makes them"),
+        (f"a\u2028b:{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password NAME makes them"),
+        (f":{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password NAME makes them"),
+        (f"{'a' * 256}:{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password NAME makes them"),
     ],
 )
 def test_what_is_no_file_of_users_is_told_without_its_lines(tmp_path: Path, text: str, why: str) -> None:

@@ -61,7 +61,7 @@ async def test_the_file_is_read_again_when_it_changes_and_a_mistake_changes_noth
     with caplog.at_level(logging.WARNING):
         assert await verifier.verify(ask("bob", "marley")) == Verified("bob")
     (line,) = caplog.messages
-    assert line.endswith("has no NAME:$argon2… in line 1; rsocket-broker password makes them")
+    assert line.endswith("has no NAME:$argon2… in line 1; rsocket-broker password NAME makes them")
     assert "marley" not in line
     await verifier.close()
 
