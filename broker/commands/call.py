@@ -76,7 +76,7 @@ class Wanted:
 @click.option("--data", default="", help="The payload: TEXT, @FILE or - for standard input; a channel: an item a line.")
 @click.option("--json", "is_json", is_flag=True, help="Data must be JSON; answers are printed as JSON.")
 @click.option("--meta", "metas", multiple=True, metavar="MIME=VALUE", help="An entry of the metadata, VALUE as --data.")
-@click.option("--n", "initial_n", default=32, show_default=True, help="Initial REQUEST_N of streams.")
+@click.option("--n", "initial_n", type=Count(1), default=32, show_default=True, help="Initial REQUEST_N of streams.")
 @click.option("--take", "take_n", type=Count(1), metavar="N", help="Cancel after N items.")
 @click.option(
     "--timeout",
@@ -121,8 +121,6 @@ def call(
         raise click.UsageError(f"--gather asks handlers of {REQUEST_RESPONSE}, not of {model}")
     if metas and model == METADATA_PUSH:
         raise click.UsageError("--meta is for requests; a metadata_push has its --data as metadata")
-    if initial_n < 1:
-        raise click.UsageError(f"--n is {initial_n}, it must be at least 1")
     if timeout_s is None and model not in STREAMS:
         timeout_s = DEFAULT_TIMEOUT_S
 
