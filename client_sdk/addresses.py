@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from client_sdk.errors import BadAddress
-from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.arguments import advised, check_bool
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.frames import Address as AddressFrame
@@ -138,6 +138,8 @@ def multicast(
     >>> multicast("room", exclude_self=True)
     <multicast service=room>
     """
+    if exclude_self:
+        check_bool("exclude_self", exclude_self)
     return _build(service, tags, named, [_tag(EXCLUDE_SELF, "true")] if exclude_self else [], MULTICAST)
 
 

@@ -489,6 +489,7 @@ class Client(ConnectionWaits):
         [('stock', b'3'), ('stock', b'4')]
         """
         more, body = self._said(data, returns, metadata)
+        check_bool("with_tags", with_tags)
         more = (TAGGED_ENTRY if with_tags else GATHER_ENTRY) + more
         call = self._call("request_stream", address, route, more, body, timeout_s, wait_for_reconnect)
         flow = flow_of(self._calls, call, WINDOW_N)

@@ -32,7 +32,7 @@ class Token:
         """TypeError for what is no text, ValueError for what has more than the token."""
         _check_text("token", token)
         if not token:
-            raise ValueError("the token is empty: is an environment variable missing?")
+            raise ValueError("the token is empty: is the variable or the file empty that it comes from?")
         if token.lower().startswith("bearer "):
             raise ValueError("the token begins with the word Bearer: leave that out")
         if token != token.strip():
@@ -57,7 +57,7 @@ class Password:
         _check_text("name", name)
         _check_text("password", password)
         if not name:
-            raise ValueError("the name is empty: is an environment variable missing?")
+            raise ValueError("the name is empty: is the variable or the file empty that it comes from?")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "password", password)
 

@@ -283,7 +283,7 @@ def credentials_of(token_file: str | None, user: str | None, context: Context) -
 
     if token_file is None and user is None and TOKEN_VARIABLE not in os.environ:
         if "token" in context:
-            return Token(context["token"])
+            return _made(lambda: Token(context["token"].strip()), "the token of the context")
         token_file, user = context.get("token_file"), context.get("user")
         user = None if token_file is not None else user
     if user is not None:
@@ -294,10 +294,10 @@ def credentials_of(token_file: str | None, user: str | None, context: Context) -
             if not sys.stdin.isatty():
                 raise click.UsageError(f"--user needs {PASSWORD_VARIABLE} where there is no terminal to ask at")
             password = str(click.prompt("password", hide_input=True, err=True))
-        return Password(user, password)
+        return _made(lambda: Password(user, password), "--user")
     if token_file is None:
-        token = os.environ.get(TOKEN_VARIABLE)
-        return None if token is None else Token(token)
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        return _made(lambda: Token(token), TOKEN_VARIABLE) if token else None
     _check_readable("--token-file", token_file)
 
     async def read_token() -> Token:
@@ -305,6 +305,14 @@ def credentials_of(token_file: str | None, user: str | None, context: Context) -
         return Token(Path(token_file).read_text(encoding="utf-8").strip())
 
     return read_token
+
+
+def _made(make: Callable[[], CredentialsSource], source: str) -> CredentialsSource:
+    """UsageError for what cannot be sent; it names the source."""
+    try:
+        return make()
+    except ValueError as error:
+        raise click.UsageError(f"{source}: {error}") from None
 
 
 def _unread(subject: str, file: str, error: OSError) -> click.UsageError:

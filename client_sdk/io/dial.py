@@ -83,7 +83,7 @@ class Target:
             raise ValueError(f"{url!r}: {text}")
         if not is_websocket and (parts.query or parts.fragment):
             text = f"{self.scheme}:// has no options, leave what is behind the {'?' if parts.query else '#'} out"
-            raise ValueError(f"{url!r}: {text}; options are arguments of connect()")
+            raise ValueError(f"{url!r}: {text}")
         query = f"?{parts.query}" if parts.query else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.websocket_url: Final = f"{self.scheme}://{host}:{self.port}{parts.path}{query}"  # of ws and wss

@@ -194,7 +194,8 @@ class Brokers:
                 addresses = await self._look_up(target.host, target.port)
         except TimeoutError:
             text = f"{target.url}: the host name was not resolved within {self._timeout_s} s"
-            raise NotConnected(text, word="connect-timeout") from None
+            text = f"{text}: correct the URL, or look whether this machine's DNS answers"
+            raise NotConnected(text, word="connect-timeout", says_how=True) from None
         except (OSError, ValueError) as error:
             raise NotConnected(f"{target.url}: {reason_of(error)}", word="connect-failed") from None
         failure: ClientError = NotConnected(f"{target.url}: the host name has no address", word="connect-failed")

@@ -84,6 +84,25 @@ def test_a_user_of_a_context_logs_in_and_variables_win(monkeypatch: pytest.Monke
     assert place().credentials == Token("token")
 
 
+def test_credentials_that_cannot_be_sent_are_told_with_their_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PASSWORD_VARIABLE, "byron")
+    with pytest.raises(click.UsageError, match="--user: the name is empty"):
+        place(user="")
+    monkeypatch.setenv(TOKEN_VARIABLE, "Bearer token")
+    with pytest.raises(click.UsageError, match=f"^{TOKEN_VARIABLE}: the token begins with the word Bearer: leave that"):
+        place()
+    for given, credentials in ((" token\n", Token("token")), ("", None)):
+        monkeypatch.setenv(TOKEN_VARIABLE, given)
+        assert place().credentials == credentials
+
+
+def test_a_certificate_of_a_context_needs_a_url_that_is_encrypted(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    add("prod", "--url", "tcp://127.0.0.1:1", "--ca", str(tmp_path / "ca.pem"), "--use")
+    with pytest.raises(click.UsageError, match=r"--ca is for tls:// and wss://; tcp://127\.0\.0\.1:1 is not encrypted"):
+        place()
+
+
 def test_secrets_are_never_shown_and_the_file_is_for_its_user_only(home: Path) -> None:
     words = ("--url", URL, "--user", "ada", "--ask-password", "--ask-token", "--ask-admin-token")
     add("prod", *words, given="hidden-1\nhidden-2\nhidden-3\n")

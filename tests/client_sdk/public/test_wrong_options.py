@@ -23,6 +23,7 @@ from client_sdk import (
     Token,
     address,
     connect,
+    multicast,
     offer,
     sync,
 )
@@ -219,8 +220,7 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: connect("tcp://127.0.0.1:7878?timeout=3"),
-        "'tcp://127.0.0.1:7878?timeout=3': tcp:// has no options, leave what is behind the ? out; "
-        "options are arguments of connect()",
+        "'tcp://127.0.0.1:7878?timeout=3': tcp:// has no options, leave what is behind the ? out",
     ),
     (lambda: connect(URL, connect_timeout_s=0), f"connect_timeout_s is 0, {ABOVE_0}"),
     (lambda: connect(URL, connect_timeout_s=-1), f"connect_timeout_s is -1, {ABOVE_0}"),
@@ -280,8 +280,8 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: connect("tcp://a b:1 "), "'tcp://a b:1 ': a blank ends the URL: write tcp://a b:1"),
     (lambda: connect("tcp://a; tcp://b "), "several URLs are a list: connect(['tcp://a', 'tcp://b'])"),
     (lambda: connect("ws://a tcp://b"), "several URLs are a list: connect(['ws://a', 'tcp://b'])"),
-    (lambda: Token(""), "the token is empty: is an environment variable missing?"),
-    (lambda: Password("", "s"), "the name is empty: is an environment variable missing?"),
+    (lambda: Token(""), "the token is empty: is the variable or the file empty that it comes from?"),
+    (lambda: Password("", "s"), "the name is empty: is the variable or the file empty that it comes from?"),
     (lambda: Hedging(quantile=95), "quantile is 95, it must be between 0 and 1; write quantile=0.95"),
     (lambda: Token("Bearer abc"), "the token begins with the word Bearer: leave that out"),
     (lambda: Token("abc\n"), "the token has white space around it: write Token(text.strip())"),
@@ -322,6 +322,18 @@ async def test_a_call_that_is_idempotent_in_words_is_refused(broker: FakeBroker)
             await client.request_response(to, idempotent=unseen("no"))
         with pytest.raises(TypeError, match=text):
             await anext(client.request_stream(to, idempotent=unseen("no")))
+
+
+async def test_options_of_flows_are_true_or_false(broker: FakeBroker) -> None:
+    async with connect(broker.url) as client:
+        to = address("x")
+        for name in ("endless", "wait_for_service"):
+            with pytest.raises(TypeError, match=f"{name} is int, it must be True or False"):
+                client.subscribe(to, **unseen({name: 5}))
+        with pytest.raises(TypeError, match="with_tags is str, it must be True or False"):
+            client.gather(to, with_tags=unseen("region"))
+    with pytest.raises(TypeError, match="exclude_self is str, it must be True or False"):
+        multicast("x", exclude_self=unseen("no"))
 
 
 async def test_who_gave_no_port_is_told_which_one_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
