@@ -34,6 +34,16 @@ from rsocket_wire.wire.tags import Tag
 
 HEAD_BYTES: Final = 6
 NO_ORIGIN: Final = bytes(ID_BYTES)
+# Options that an address of this kind, or no address, has, where they look like tags.
+ELSEWHERE: Final = {
+    "lb": "address('orders', lb='round_robin')",
+    "sticky": "address('chat', sticky='session', session='4711')",
+    "exclude_self": "multicast('room', exclude_self=True)",
+    "key": "shard('carts', key='user', user='ada')",
+    **dict.fromkeys(
+        ("route", "timeout_s", "returns"), "the call, as in request_response(address('orders'), b'', route='create')"
+    ),
+}
 _ROUTINGS: Final[dict[int, str]] = {UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
 
 
@@ -202,6 +212,12 @@ def _build(
     hints: list[Tag],
     flag: int,
 ) -> Address:
+    if not ELSEWHERE.keys().isdisjoint(named):
+        name = next(name for name in named if name in ELSEWHERE)
+        tag = f"a tag of this name is given by tags={{{name!r}: ...}}"
+        raise TypeError(f"{name}= is of {ELSEWHERE[name]}; {tag}")
+    if service is not None and not isinstance(service, str):
+        raise TypeError(f"the name of a service is {type(service).__name__}, it must be str: address('orders')")
     wanted = [] if service is None else [_tag(SERVICE_NAME, service)]
     wanted += route_tags(named) + route_tags(tags)
     if not wanted:

@@ -10,7 +10,7 @@ Decides which slots match tags. Does not know what a slot stands for: `table` gi
 """
 
 from broker.routing.bitmaps import Slots
-from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.keys import Key, key_of
 from rsocket_wire.wire.tags import Tag
 
 
@@ -61,6 +61,19 @@ class TagIndex:
                 break
             if len(token) > at and token.startswith(begin):
                 found.append(token[at:].decode("utf-8", "replace"))
+        return found
+
+    def some_keys_of(self, value: str, most_n: int) -> list[Key]:
+        """Text and well-known keys with this value, among so many tags of any keys, the oldest first."""
+        end = b"\x00" + value.encode()
+        found: list[Key] = []
+        for seen_n, token in enumerate(self._slots):
+            if seen_n == most_n:
+                break
+            if token.endswith(end):
+                key = key_of(token[: -len(end)])
+                if key is not None:
+                    found.append(key)
         return found
 
     def size(self) -> int:

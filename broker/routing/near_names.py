@@ -4,6 +4,8 @@
     region=EU        -> region=eu           upper and lower case
     service=a.create -> service=a           and its route create
     name=orders      -> service=orders      the value is the name of a service
+    regoin=eu        -> region=eu           the same slips in a key
+    region           -> region=eu           a value that is missing
 
 Decides what a refusal may suggest. Bounded in tags and in looks, because strangers can ask for ever new names.
 """
@@ -38,8 +40,10 @@ class NearNames:
             self._looks_n = 0
         self._looks_n += 1
         value = tag.value
-        if self._looks_n > MAX_LOOKS or not value or tag.key == ROUTE_ID:
+        if self._looks_n > MAX_LOOKS or tag.key == ROUTE_ID:
             return ""
+        if not value:
+            return self._find_any(tag, reach)
         for other in (value.lower(), value.upper()):
             if other != value and self._is_asked_for(Tag(tag.key, other.encode()), reach):
                 return str(Tag(tag.key, other.encode()))
@@ -51,6 +55,17 @@ class NearNames:
         for other in self._table.index.some_values_of(tag.key, MAX_TAGS_SEEN)[:MAX_NAMES]:
             near = Tag(tag.key, other.encode())
             if is_near(value, other) and self._is_asked_for(near, reach):
+                return str(near)
+        for key in self._table.index.some_keys_of(value, MAX_TAGS_SEEN)[:MAX_NAMES]:
+            near = Tag(key, value.encode())
+            if is_near(tag.key.short_name, key.short_name) and self._is_asked_for(near, reach):
+                return str(near)
+        return ""
+
+    def _find_any(self, tag: Tag, reach: Reach | None) -> str:
+        for other in self._table.index.some_values_of(tag.key, MAX_TAGS_SEEN)[:MAX_NAMES]:
+            near = Tag(tag.key, other.encode())
+            if self._is_asked_for(near, reach):
                 return str(near)
         return ""
 

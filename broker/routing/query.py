@@ -371,7 +371,7 @@ class Query:
             slots = self.table.index.find(tag.token())
             if slots is None:
                 target.emptied_n = number
-                text = f"no route has {label_of([tag])}"
+                text = f"no route has {label_of([tag])}{' without a value' if tag.value is None else ''}"
                 near = self._find_near(target, tag) if is_last else ""
                 target.refusal = Refusal("no-route", f"{text}; did you mean {near}?" if near else text)
                 return None

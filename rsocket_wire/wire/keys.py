@@ -145,6 +145,16 @@ def parse_key(name: str) -> Key:
     return Key.text(name)
 
 
+def key_of(wire: bytes) -> Key | None:
+    """The text or well-known key whose bytes these are; None for an extension, and for bytes of no key."""
+    if len(wire) == 1 and wire[0] & WELL_KNOWN:
+        id = wire[0] & ~WELL_KNOWN
+        return None if id in (BROKER_EXTENSION, SPEC_EXTENSION) else WELL_KNOWN_KEYS[id]
+    if len(wire) < 2 or wire[0] != len(wire) - 1:
+        return None
+    return Key(wire, -1, -1, wire[1:].decode("utf-8", "replace"), wire[1:].decode("utf-8", "replace"))
+
+
 def keys_named(name: str) -> list[Key]:
     """All keys that a person may mean, the likeliest first: `parse_key(name)`, and the text key when it is another."""
     first = parse_key(name)

@@ -69,7 +69,7 @@ def test_a_value_in_other_letters_or_with_a_slip_is_suggested_whatever_its_key_i
     table = table_of(0)
     joined(table, 1, "orders", region="eu", team="Shipping", zone="A")
 
-    def asked(**tags: str) -> str:
+    def asked(**tags: str | None) -> str:
         return refused(table, "", None, *tags_of({**tags})).removeprefix("no route has ")
 
     assert asked(region="EU") == "region=EU; did you mean region=eu?"
@@ -77,6 +77,11 @@ def test_a_value_in_other_letters_or_with_a_slip_is_suggested_whatever_its_key_i
     assert asked(team="shipping") == "team=shipping; did you mean team=Shipping?"
     assert asked(team="Shiping") == "team=Shiping; did you mean team=Shipping?"
     assert asked(region="us") == "region=us"
+    assert asked(regoin="eu") == "regoin=eu; did you mean region=eu?"
+    assert asked(taem="Shipping") == "taem=Shipping; did you mean team=Shipping?"
+    assert asked(colour="eu") == "colour=eu"
+    assert asked(region=None) == "region without a value; did you mean region=eu?"
+    assert asked(colour=None) == "colour without a value"
     assert asked(name="orders") == "name=orders; did you mean service=orders?"
     assert refused(table, "orders", None, *tags_of({"region": "EU"})).endswith("region=EU; did you mean region=eu?")
 
@@ -97,6 +102,8 @@ def test_nobody_learns_of_other_tags_that_the_role_does_not_reach() -> None:
     assert refused(table, "vault.open", reach) == "no route has service=vault.open"
     assert refused(table, "", reach, *tags_of({"region": "EU"})) == "no route has region=EU"
     assert refused(table, "", reach, *tags_of({"name": "vault"})) == "no route has name=vault"
+    assert refused(table, "", reach, *tags_of({"regoin": "eu"})) == "no route has regoin=eu"
+    assert refused(table, "", reach, *tags_of({"region": None})) == "no route has region without a value"
 
 
 def test_the_key_of_a_shard_is_no_slip() -> None:

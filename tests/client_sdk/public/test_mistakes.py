@@ -249,6 +249,19 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         "@fire_and_forget is for functions, not for 'note': write @fire_and_forget before a method of a contract, "
         "without parentheses; a handler is decorated with @service.fire_and_forget('name')",
     ),
+    (
+        lambda: address("a", exclude_self=unseen(True)),
+        "exclude_self= is of multicast('room', exclude_self=True); a tag of this name is given by "
+        "tags={'exclude_self': ...}",
+    ),
+    (
+        lambda: multicast("a", lb="random"),
+        "lb= is of address('orders', lb='round_robin'); a tag of this name is given by tags={'lb': ...}",
+    ),
+    (
+        lambda: address(unseen({"region": "eu"})),
+        "the name of a service is dict, it must be str: address('orders')",
+    ),
     (lambda: JSON.encode(object()), f"JSON has no object: {INSTEAD}"),
 ]
 

@@ -18,6 +18,13 @@ wrong("a method that clients have not", lambda world: unseen(world.client).call(
 wrong("a service's name with a slip", lambda world: world.client.request_response(address("ehco"), route="say"))
 wrong("a service's name with the route behind it", lambda world: world.client.request_response(address("echo.say")))
 wrong("`name=` in place of the service's name", lambda world: world.client.request_response(address(name="echo")))
+wrong(
+    "a tag without its value, as of a variable that is not set",
+    lambda world: world.client.request_response(address(region=None)),
+)
+wrong("a tag's name with a slip", lambda world: world.client.request_response(address(regoin="eu")))
+wrong("`key=` without `shard`", lambda _: address("echo", key="user"))
+wrong("`route=` of an address", lambda _: address("echo", route="say"))
 wrong("tags that no service has", lambda world: world.client.request_response(address("echo", region="us")))
 wrong("a route that the service has not", lambda world: world.client.request_response(ECHO, route="sya"))
 wrong("a route of another model", lambda world: world.client.request_response(ECHO, route="ticks"))
