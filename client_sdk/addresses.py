@@ -205,6 +205,13 @@ def check_own_tags(tags: Mapping[str, str | None] | None) -> None:
             raise ValueError("tags= has a Route Id, which is of connect(url, route_id=...); take it out of the tags")
 
 
+def check_new_tags(tags: Mapping[str, str | None]) -> None:
+    """As `check_own_tags`, of tags that take the place of others; TypeError for None."""
+    if tags is None:
+        raise TypeError("tags= is NoneType, it must be a dict: {} for no tags")
+    check_own_tags(tags)
+
+
 def _build(
     service: str | None,
     tags: Mapping[str, str | None] | None,

@@ -34,6 +34,7 @@ or, where it ends a connection, an advice of its own. Knows nothing of connectio
 import re
 from typing import ClassVar, Final
 
+from client_sdk.mistakes.arguments import advised
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 
 PAGE: Final = "docs/errors.md"
@@ -270,14 +271,19 @@ class ApplicationError(ClientError):
 
     default_word = "application-error"
 
+    @advised("ApplicationError('none is left', word='sold-out')")
     def __init__(self, text: str, *, word: str = "", code: int = APPLICATION_ERROR) -> None:
         """ValueError unless `code` is 0x201 or an application's own, 0x301..0xFFFFFFFE, and for what can be no word."""
-        if word and not _IS_WORD.fullmatch(word):
-            how = "lower case letters, digits and hyphens, such as word='out-of-stock'"
-            raise ValueError(f"{word!r} is no code word, it must be {how}")
+        if not isinstance(text, str):
+            raise TypeError(f"the text is {type(text).__name__}, it must be str: write str(error)")
+        if not isinstance(code, int):
+            raise TypeError(f"code= is {type(code).__name__}, it must be 0x201 or 0x301..0xfffffffe")
         if code != APPLICATION_ERROR and not FIRST_APPLICATION_CODE <= code <= LAST_APPLICATION_CODE:
             raise ValueError(f"{code:#x} is not an application error code; use 0x201 or 0x301..0xfffffffe")
         super().__init__(text, word=word, code=code)
+        if self.word != ApplicationError.default_word and not _is_word(self.word):
+            how = f"lower case letters, digits and hyphens, such as word={_word_in(self.word)!r}"
+            raise ValueError(f"{self.word!r} is no code word, it must be {how}")
 
     @property
     def page(self) -> str:
@@ -527,6 +533,16 @@ CONNECT_HOW: Final[dict[str, str]] = {
 TRANSIENT_WORDS: Final = frozenset(
     {"over-limit", "draining", "setup-timeout", "token-in-use", "broker-stopped", "auth-unavailable"}
 )
+
+
+def _is_word(word: object) -> bool:
+    return isinstance(word, str) and _IS_WORD.fullmatch(word) is not None
+
+
+def _word_in(given: object) -> str:
+    """The code word that is meant, or any."""
+    meant = re.sub("[^a-z0-9]+", "-", given.lower()).strip("-") if isinstance(given, str) else ""
+    return meant if _is_word(meant) else "out-of-stock"
 
 
 def split_word(message: str) -> tuple[str, str]:

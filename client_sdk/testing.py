@@ -32,7 +32,14 @@ from client_sdk.lazy import lazy_getattr
 from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.attributes import missing_told
 from client_sdk.mistakes.likeness import near
-from client_sdk.mistakes.local_brokers import LOCAL_BROKER_HAS, LOCAL_BROKER_HAS_NOT, Urls, check_start
+from client_sdk.mistakes.local_brokers import (
+    LOCAL_BROKER_HAS,
+    LOCAL_BROKER_HAS_NOT,
+    Urls,
+    check_place,
+    check_start,
+    check_wanted,
+)
 from client_sdk.mistakes.operators import entered
 from client_sdk.sync.background import BACKGROUND, LoopThread
 from rsocket_wire.errors import BrokerError
@@ -108,6 +115,7 @@ class LocalBroker(str):
 
         >>> assert [route.tags["region"] for route in broker.routes("orders")] == ["eu"]
         """
+        check_wanted(service, tags)
         wanted = TagFilter()
         for name, value in {**({} if service is None else {"service": service}), **tags}.items():
             wanted.add(name, value)
@@ -117,6 +125,7 @@ class LocalBroker(str):
             for each in found
         ]
 
+    @advised("broker.requests('orders', outcome='completed')", is_hot=False)
     def requests(self, service: str | None = None, *, model: str | None = None, outcome: str | None = None) -> int:
         """Requests that have ended, those that no route got among them.
 
@@ -225,6 +234,7 @@ class SyncLocalBroker(str):
         """
         return self._thread.call(lambda: self._broker.routes(service, **tags))
 
+    @advised("broker.requests('orders', outcome='completed')", is_hot=False)
     def requests(self, service: str | None = None, *, model: str | None = None, outcome: str | None = None) -> int:
         """Requests that have ended; see `LocalBroker.requests`.
 
@@ -372,6 +382,7 @@ class _Embedded:
 
 def _place(listen: str, stack: contextlib.ExitStack) -> str:
     """The URL; for "unix" a socket in a folder that goes with the stack, with a name that is short enough."""
+    check_place(listen)
     if listen == "unix":
         return f"unix://{Path(stack.enter_context(tempfile.TemporaryDirectory(prefix='rsb-'))) / 'broker.sock'}"
     return _FREE.get(listen, listen)

@@ -20,6 +20,17 @@ SYNC_CLIENT_HAS_NOT: Final = {
     "as_rsocket": "only the client of an event loop has it: client_sdk.connect",
     "set_health": "a Service has it: asyncio.run(service.set_health(False))",
 }
+SERVICE_HAS_NOT: Final = {
+    **dict.fromkeys(("run", "start", "listen"), "write run(url, service), in an event loop await serve(url, service)"),
+    "serve": "write await serve(url, service), without an event loop run(url, service)",
+    **dict.fromkeys(("connect", "register"), "write connect(url, service=service)"),
+    **dict.fromkeys(("stop", "close", "shutdown"), "write await service.drain()"),
+}
+GROUP_HAS_NOT: Final = {
+    **dict.fromkeys(_CALLS.split(", "), "its clients have it: group.clients[0]"),
+    "set_tags": "the service has it: await service.set_tags({'region': 'us'})",
+    "set_health": "the service has it: await service.set_health(False)",
+}
 
 
 def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable[[C], C]:

@@ -1,6 +1,7 @@
 """What a handler that has raised may have meant: an end of the line in the service's log."""
 
 import linecache
+import re
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -25,7 +26,8 @@ def advice_of(error: BaseException, is_of_sdk: bool) -> str:
         return "" if frame.tb_frame.f_code.co_filename.startswith(_SDK) else REFUSING
     if isinstance(error, AttributeError) and error.obj is None and "caller." in _line_of(frame):
         return NO_CALLER
-    if isinstance(error, TypeError) and "metadata[" in _line_of(frame):
+    is_dict = isinstance(error, TypeError) or (isinstance(error, AttributeError) and type(error.obj) is bytes)
+    if is_dict and re.search(r"metadata(\[|\.\w+\()", _line_of(frame)):
         return NO_ENTRY
     return ""
 

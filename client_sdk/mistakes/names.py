@@ -1,6 +1,9 @@
-"""Names that `from client_sdk import ...` does not find: where they are, or which one is meant."""
+"""Names that `from client_sdk import ...` does not find: where they are, or which one is meant.
 
-import importlib
+Of its packages `client_sdk.sync` and `client_sdk.testing`, too.
+"""
+
+import sys
 from collections.abc import Iterable
 from opcode import opmap
 from types import FrameType
@@ -9,7 +12,6 @@ from typing import Final
 from client_sdk.mistakes.likeness import near
 
 LIKE: Final = 0.7  # how alike two names are, of 1, before one is proposed for the other
-_SDK: Final = "client_sdk"
 _HOW: Final = "the client is connect(url), a service Service(name)"
 # By the name in lower case.
 _ADVICE: Final = {
@@ -24,6 +26,19 @@ _ADVICE: Final = {
         for name in names
     },
 }
+_OF_TESTS: Final = {
+    **dict.fromkeys(("broker", "server", "testbroker", "fakebroker"), "write `async with local_broker() as url:`"),
+    **dict.fromkeys(("rsocket_broker", "rsocket_client"), "a fixture of pytest is named as a parameter of the test"),
+}
+_OF_SYNC: Final = {
+    **_ADVICE,
+    **dict.fromkeys(("local_broker", "sync_local_broker"), "write `from client_sdk.testing import sync_local_broker`"),
+    "subscribe": "a client has it: client.subscribe(address('clock'), route='ticks')",
+    "gather": "a client has it: client.gather(multicast('stock'), route='count')",
+    "serve": "write `run(url, service)`, with `from client_sdk import run`",
+    "offer": "write `with sync.connect(url, service=service):`",
+}
+_OF_PACKAGE: Final = {"client_sdk.sync": _OF_SYNC, "client_sdk.testing": _OF_TESTS}
 
 
 def missing(package: str, name: str, known: Iterable[str], asker: FrameType) -> AttributeError | ImportError:
@@ -40,9 +55,9 @@ def missing(package: str, name: str, known: Iterable[str], asker: FrameType) -> 
 
 def _mend_of(package: str, name: str, known: Iterable[str]) -> str:
     """With a colon or semicolon before it."""
-    advice = _ADVICE.get(name.lower())
+    advice = _OF_PACKAGE.get(package, _ADVICE).get(name.lower())
     if advice is not None:
         return f": {advice}"
-    if package != _SDK and hasattr(importlib.import_module(_SDK), name):
-        return f": write `from {_SDK} import {name}`"
+    if package in _OF_PACKAGE and name in sys.modules["client_sdk"].__all__:
+        return f": write `from client_sdk import {name}`"
     return f"; {near(name, known, LIKE) or f'dir({package}) has all its names'}"

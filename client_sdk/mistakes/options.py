@@ -86,7 +86,7 @@ def unknown_option(function: str, given: str, known: Iterable[str], example: str
         _special(names).get(given)
         or _called_elsewhere(given, names)
         or near(f"{given}=", (f"{each}=" for each in names), LIKE)
-        or _of_others(given)
+        or (_of_others(given) if len(names) > 1 else "")  # of one, the example says more
         or f"it has {', '.join(f'{each}=' for each in names)}"
         + (f": write `{example}`" if example and len(names) <= MAX_OPTIONS else "")
     )

@@ -33,6 +33,10 @@ from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import Budget, Session
 from rsocket_wire.timers import NEVER
 
+NO_HANDLERS: Final = (
+    "no-handler: this client connected without handlers; give its connect() service=Service('name'), with functions "
+    "that are decorated, in place of service='name'"
+)
 LATE_S: Final = 0.25  # a tick that comes so late comes from a program that was busy, and has read nothing meanwhile
 PARDON_S: Final = 1.0  # for it to read what has come, before the other side counts as silent
 ACKNOWLEDGE_S: Final = 0.25  # at least, between two KEEPALIVEs that only ask what has arrived
@@ -431,7 +435,7 @@ class Machine:
     ) -> None:
         """A whole request of the other side."""
         if not self._serves:
-            self._refuse(kind, stream_id, INVALID, "no-handler: who offers this service has no handlers")
+            self._refuse(kind, stream_id, INVALID, NO_HANDLERS)
         elif self.handlers_n >= self._settings.max_handlers:
             text = f"over-limit: {self._settings.max_handlers} requests are running already"
             self._refuse(kind, stream_id, REJECTED, text)

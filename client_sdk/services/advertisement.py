@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
-from client_sdk.addresses import check_own_tags, route_tags
+from client_sdk.addresses import check_new_tags, check_own_tags, route_tags
 from client_sdk.errors import BadAddress, ClientError, ConnectionLost
 from client_sdk.metadata import entry_bytes
 from client_sdk.mistakes.arguments import check_seconds
@@ -128,7 +128,7 @@ class Advertisement:
 
     def set_tags(self, tags: Mapping[str, str | None]) -> None:
         """In place of those that `connect` was given; BadAddress when they cannot be said, and nothing has changed."""
-        check_own_tags(tags)
+        check_new_tags(tags)
         own = {} if self._service is None else self._service.tags
         self._entry_of({**own, **tags, HEALTH_TAG: OUT})
         self._tags = dict(tags)

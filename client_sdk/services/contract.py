@@ -18,6 +18,7 @@ import typing
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
 from typing import Any, Final, NamedTuple, TypeVar
 
+from client_sdk.mistakes.arguments import advised
 from client_sdk.payload import Payload
 from client_sdk.services.handlers import hints_of
 from rsocket_wire.models import FIRE_AND_FORGET, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
@@ -58,6 +59,7 @@ class Contract(NamedTuple):
     methods: dict[str, Method]
 
 
+@advised("@fire_and_forget")
 def fire_and_forget(method: Told) -> Told:
     """Marks a method of a contract whose callers wait for no answer, and get no error.
 
@@ -71,6 +73,7 @@ def fire_and_forget(method: Told) -> Told:
     return method
 
 
+@advised("@idempotent")
 def idempotent(method: Asked) -> Asked:
     """Marks a method of a contract that may run twice: it is also tried again when nobody knows how it ended (`retry`),
     and asked a second time when the answer is late (`hedging`). For answers and streams.
@@ -95,8 +98,11 @@ def _check_marked(method: object, mark: str) -> None:
 @functools.lru_cache(maxsize=MAX_KEPT)
 def read_contract(contract: Any) -> Contract:
     """TypeError for a class that is none, with the name of the method that stands in the way."""
-    name = getattr(contract, "__name__", None) or repr(contract)
-    if not isinstance(contract, type) or not getattr(contract, "_is_protocol", False):
+    if not isinstance(contract, type):
+        what = type(contract).__name__
+        raise TypeError(f"an object of {what} is no contract: it must be a class, such as class Orders(Protocol)")
+    name = contract.__name__
+    if not getattr(contract, "_is_protocol", False):
         raise TypeError(f"{name} is no contract: it must be a class of methods, class {name}(Protocol)")
     members: dict[str, Any] = {}
     for base in reversed(contract.__mro__):

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import Refused
+from client_sdk.mistakes.arguments import kind_of
 from client_sdk.payload import Payload, Received
-from client_sdk.services.limits import Limit
+from client_sdk.services.limits import MAX_WAITING, Limit
 from client_sdk.services.request import Request
 from client_sdk.services.threads import MAX_THREADS, Threads
 from rsocket_wire.errors import INVALID
@@ -224,6 +225,9 @@ def handler_of(
 
     `shape`: what it takes, where a contract says that; None: its signature does.
     """
+    if not callable(function) or isinstance(function, type):
+        what = kind_of(function)
+        raise TypeError(f"a handler is a function, not {what}: write @….{model}('name') before `async def`")
     threads = None
     is_sync = not is_of(inspect.iscoroutinefunction, function)
     if model in STREAMS:
@@ -239,6 +243,8 @@ def handler_of(
     if is_sync:
         threads = Threads(name)
         max_concurrency = MAX_THREADS if max_concurrency is None else max_concurrency
+    if max_concurrency is None and max_waiting != MAX_WAITING:
+        raise ValueError("max_waiting= needs max_concurrency=, without which none waits: write max_concurrency=8, too")
     limit = None if max_concurrency is None else Limit(max_concurrency, max_waiting, name)
     shape = shape or _shape_of(model, function)
     if shape.type in (Any, object) and tuple(codecs) == (BYTES,):

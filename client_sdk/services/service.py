@@ -6,12 +6,13 @@ of it `offer`'s. Knows nothing of connections. RSocket extension "Routing".
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
-from client_sdk.addresses import check_own_tags
+from client_sdk.addresses import check_new_tags, check_own_tags
 from client_sdk.codecs import BYTES, Codec, check_codec
 from client_sdk.mistakes.arguments import advised
-from client_sdk.mistakes.attributes import missing_told
+from client_sdk.mistakes.attributes import SERVICE_HAS_NOT, missing_told
+from client_sdk.mistakes.operators import refused
 from client_sdk.mistakes.options import unknown_option
 from client_sdk.services.contract import read_contract
 from client_sdk.services.handlers import Shape, handler_of
@@ -29,7 +30,7 @@ from rsocket_wire.models import (
 )
 
 DEFAULT_DRAIN_S: Final = 30.0  # for what runs when a service drains
-MAX_NAME_BYTES: Final = 255  # of a service: its length has 8 bits in a ROUTE_SETUP
+MAX_NAME_BYTES: Final = 255  # of a service: its length has 8 bits in a ROUTE_SETUP; so has a route's in an entry
 HOW_SERVICE: Final = "orders = Service('orders'), with @orders.request_response('create') before the function"
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class Advertised(Protocol):
     def check_tags(self, tags: Mapping[str, str | None]) -> None: ...
 
 
-@missing_told(f"it has the decorators {', '.join(MODELS)}, such as @orders.request_response('create')")
+@missing_told(f"it has the decorators {', '.join(MODELS)}, such as @orders.request_response('create')", SERVICE_HAS_NOT)
 class Service:
     """What a program offers to others: give it to `connect(url, service=...)`, or to `run`.
 
@@ -213,6 +214,9 @@ class Service:
     ) -> Callable[[Function], Function]:
         if route is not None and not isinstance(route, str):
             raise TypeError(f"write @….{model}() or @….{model}('name'), with parentheses")
+        if route is not None and len(route.encode()) > MAX_NAME_BYTES:
+            text = f"has {len(route.encode())} bytes, it must have at most {MAX_NAME_BYTES}, or no caller can name it"
+            raise ValueError(f"route {route[:40]!r} {text}")
         for name in options.keys() - HandlerOptions.__annotations__:
             raise unknown_option(f"@….{model}()", name, HandlerOptions.__annotations__)
         own = _codecs_of(options.get("codec"), options.get("codecs")) or self._codecs
@@ -250,6 +254,9 @@ class Service:
         """
         return dict(self._tags)
 
+    if not TYPE_CHECKING:
+        tags = tags.setter(refused("write `await service.set_tags({'region': 'us'})`"))
+
     @advised("await service.set_tags({'region': 'us'})", is_hot=False)
     async def set_tags(self, tags: Mapping[str, str | None]) -> None:
         """From now on these, in place of those before, on all connections; each reconnect says them, too.
@@ -260,7 +267,7 @@ class Service:
         >>> prices = Service("prices", tags={"version": "1"})
         >>> await prices.set_tags({"version": "2", "region": "eu"})
         """
-        check_own_tags(tags)
+        check_new_tags(tags)
         for advertisement in self._advertisements:
             advertisement.check_tags(tags)
         self._tags = dict(tags)
@@ -290,6 +297,9 @@ class Service:
         """
         return not self.health.is_out
 
+    if not TYPE_CHECKING:
+        is_healthy = is_healthy.setter(refused("write `await service.set_health(False, 'the disk is full')`"))
+
     @advised("@service.health_check(every_s=5)", is_hot=False)
     def health_check(
         self, *, every_s: float = 5.0, timeout_s: float | None = None
@@ -310,6 +320,7 @@ class Service:
 
         return add
 
+    @advised("await service.drain(timeout_s=10)", is_hot=False)
     async def drain(self, timeout_s: float = DEFAULT_DRAIN_S) -> None:
         """Ends all its clients without losing a request: no new ones come, those that run end, the connections close.
 

@@ -10,18 +10,22 @@ service. Knows no frames.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from client_sdk.calls.options import ConnectOptions, OfferOptions
 from client_sdk.client import Client
 from client_sdk.connecting import Connecting, connect
 from client_sdk.mistakes.arguments import advised, check_whole
+from client_sdk.mistakes.attributes import GROUP_HAS_NOT, missing_told
+from client_sdk.mistakes.operators import refused
 from client_sdk.reconnect.instance import instance_route_id
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
+_HOW: Final = "write `async with offer(...) as group:`, or `group = await offer(...)`"
 MAX_CONNECTIONS: Final = 256  # of one service in one process: a mistake in a configuration shall not flood a broker
 
 
+@missing_told("it has clients, closed, close and drain", GROUP_HAS_NOT)
 class Group:
     """The clients that offer a service together. Made by `offer`.
 
@@ -60,6 +64,7 @@ class Group:
         await _all(client.drain(timeout_s) for client in self.clients)
 
 
+@missing_told(f"it is no group yet: {_HOW}")
 class Offering:
     """What `offer` gives: `async with` it, or `await` it and close the group yourself.
 
@@ -71,6 +76,9 @@ class Offering:
         """`make` gives what `connect` does, for each connection."""
         self._make: Final = make
         self._group: Group | None = None  # None until it was entered
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = refused(f"not `with offer(...)`: {_HOW}")
 
     def __await__(self) -> Generator[object, None, Group]:
         return self.__aenter__().__await__()
@@ -115,6 +123,7 @@ def offer(
     ...     print(len(group.clients))
     3
     """
+    check_order("offer", urls)
     check_whole("connections", connections)
     if not 1 <= connections <= MAX_CONNECTIONS:
         raise ValueError(f"connections is {connections}, it must be 1..{MAX_CONNECTIONS}")
@@ -138,6 +147,12 @@ def offer(
     for each in make():  # likewise, now and not when it is entered
         each.is_used = True
     return Offering(make)
+
+
+def check_order(function: str, urls: object) -> None:
+    """TypeError for a service where the URL is to be."""
+    if isinstance(urls, Service):
+        raise TypeError(f"the URL comes first: write `{function}(url, service)`")
 
 
 async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:

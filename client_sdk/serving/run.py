@@ -21,7 +21,7 @@ from client_sdk.mistakes.arguments import advised, check_seconds
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.outage import Outage
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service, check_service
-from client_sdk.serving.group import Group, Offering, offer
+from client_sdk.serving.group import Group, Offering, check_order, offer
 
 SAY_LEFT_S: Final = 5.0  # between two lines on what a drain waits for
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -85,9 +85,11 @@ async def serve(
     >>> stop.set()
     >>> await serving
     """
-    _check_order("await serve", urls)
+    check_order("await serve", urls)
     check_service(service)
     check_seconds("drain_s", drain_s)
+    if stop is not None and not isinstance(stop, asyncio.Event):
+        raise TypeError(f"stop= is {type(stop).__module__}.{type(stop).__name__}, it must be asyncio.Event()")
     if not any(routes.names for routes in service.routes.values()):
         text = "service %r has no handler: write @….request_response('name') before a function"
         _log.warning(text, service.name)
@@ -122,18 +124,12 @@ def run(
 
     >>> run("tcp://127.0.0.1:7878", Service("ledger"))  # doctest: +SKIP
     """
-    _check_order("run", urls)
+    check_order("run", urls)
     check_service(service)
     if is_in_loop():
         raise RuntimeError("run() starts an event loop, and one runs here already: use `await serve(...)`")
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
         runner.run(serve(urls, service, connections=connections, instance=instance, drain_s=drain_s, **options))
-
-
-def _check_order(function: str, urls: object) -> None:
-    """TypeError for a service where the URL is to be."""
-    if isinstance(urls, Service):
-        raise TypeError(f"the URL comes first: write `{function}(url, service)`")
 
 
 async def _opened(offering: Offering, name: str, asked: asyncio.Task[None]) -> Group | None:

@@ -75,6 +75,9 @@ class Client(ConnectionFacts):
         __aenter__ = __aexit__ = refused(
             "this client blocks: write `with sync.connect(...)`, or `async with client_sdk.connect(...)`"
         )
+        __await__ = refused(
+            "this client blocks: write `client = sync.connect(...)`, or `client = await client_sdk.connect(...)`"
+        )
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False) and not self._thread.is_forked:

@@ -65,7 +65,7 @@ class Items(Iterator[T]):
 
     if not TYPE_CHECKING:
         __aiter__ = refused("this stream blocks: write `for` and `with`; for `async for` use client_sdk.connect")
-        __aenter__ = __aexit__ = __aiter__
+        __aenter__ = __aexit__ = __await__ = __aiter__
 
     async def _take(self) -> list[T]:
         """The next one, and what is there already; empty at the end."""

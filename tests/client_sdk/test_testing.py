@@ -179,6 +179,10 @@ async def test_what_a_broker_has_not_is_said() -> None:
             broker.urls["ws"]
         with pytest.raises(AttributeError, match="'LocalBroker' object has no attribute 'port'; it is in the URL"):
             broker.port  # type: ignore[attr-defined]  # noqa: B018
+        with pytest.raises(TypeError, match=r"value of tag timeout is int, it must be str; did you mean timeout_s="):
+            await broker.wait_for_routes("orders", timeout=_any(3))
+        with pytest.raises(TypeError, match=r"too many positional .*write `broker.requests\('orders', outcome="):
+            _any(broker).requests("orders", "completed")
         with pytest.raises(TypeError, match="service is int, it must be str: write `await "):
             await broker.wait_for_routes(2, "orders")  # type: ignore[arg-type]
 
@@ -191,6 +195,13 @@ async def test_what_a_broker_has_not_is_said() -> None:
         (
             lambda: local_broker(_any(21881)),
             "21881 is no argument of `rsocket-broker serve`; a port is chosen, or given by ",
+        ),
+        (lambda: local_broker(_any(["tcp", "ws"])), "stand behind a name: write listen=['tcp', 'ws']"),
+        (lambda: local_broker("ws"), "places to listen at stand behind a name: write listen=['ws']"),
+        (lambda: local_broker(_any({"a.b": 1})), "options stand behind a name: write options={'a.b': 1}"),
+        (
+            lambda: local_broker("limits.max_connections=4"),
+            "'limits.max_connections=4' is no option of `rsocket-broker serve`; write options=",
         ),
         (
             lambda: local_broker(port=1),
@@ -207,6 +218,11 @@ async def test_what_a_broker_has_not_is_said() -> None:
 async def test_a_broker_that_cannot_be_started_says_why(start: Callable[[], Any], text: str) -> None:
     with pytest.raises(TypeError, match=re.escape(text)):
         await start().__aenter__()
+
+
+async def test_a_place_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="listen= has 'http'; it must be 'tcp', 'ws', 'unix' or a URL, such as 'tcp:"):
+        await local_broker(listen=["http"]).__aenter__()
 
 
 async def test_options_are_given_by_name_or_as_keywords() -> None:

@@ -23,8 +23,10 @@ from client_sdk import (
     multicast,
     offer,
     run,
+    serve,
     shard,
     sync,
+    testing,
 )
 from client_sdk.mistakes.handlers import NO_CALLER, NO_ENTRY, REFUSING
 from client_sdk.mistakes.operators import CLOSE_HOW
@@ -37,6 +39,7 @@ from tests.client_sdk.public.mistakes import MISTAKES, World, echo_service
 CERTIFICATE = Path(__file__).parents[1] / "localhost.pem"
 ERRORS = Path(__file__).parents[3] / "docs" / "errors.md"
 URL = "tcp://127.0.0.1"
+NO_CONTRACT = "no contract: it must be a class, such as class Orders(Protocol)"
 INSTEAD = (
     "take a dataclass, a msgspec.Struct, a TypedDict or a model of pydantic, or say how with "
     "json_codec(enc_hook=..., dec_hook=...)"
@@ -262,14 +265,48 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: address(unseen({"region": "eu"})),
         "the name of a service is dict, it must be str: address('orders')",
     ),
+    (
+        lambda: unseen(client_sdk.idempotent)(),
+        "idempotent(): missing a required argument: 'method'; write `@idempotent`",
+    ),
+    (lambda: Service("a").implement(unseen(3)), f"an object of int is {NO_CONTRACT}"),
+    (
+        lambda: Service("a").request_response("b")(unseen(None)),
+        "a handler is a function, not NoneType: write @….request_response('name') before `async def`",
+    ),
+    (
+        lambda: unseen(Service("a")).drain(drain_s=3),
+        "Service.drain() has no argument drain_s=; it has timeout_s=: write `await service.drain(timeout_s=10)`",
+    ),
+    (lambda: Service("a").set_tags(unseen(None)), "tags= is NoneType, it must be a dict: {} for no tags"),
+    (lambda: setattr(Service("a"), "tags", {}), "write `await service.set_tags({'region': 'us'})`"),
+    (lambda: serve(URL, Service("a"), stop=unseen(True)), "stop= is builtins.bool, it must be asyncio.Event()"),
+    (lambda: offer(unseen(Service("a")), unseen(URL)), "the URL comes first: write `offer(url, service)`"),
+    (
+        lambda: unseen(offer(URL, Service("a"))).__enter__(),
+        "not `with offer(...)`: write `async with offer(...) as group:`, or `group = await offer(...)`",
+    ),
+    (
+        lambda: unseen(client_sdk.ApplicationError)("sold-out", "none is left"),
+        "ApplicationError(): too many positional arguments; write `ApplicationError('none is left', word='sold-out')`",
+    ),
+    (
+        lambda: client_sdk.ApplicationError("x", code=unseen("404")),
+        "code= is str, it must be 0x201 or 0x301..0xfffffffe",
+    ),
     (lambda: JSON.encode(object()), f"JSON has no object: {INSTEAD}"),
 ]
 
 
 @pytest.mark.parametrize(("mistake", "text"), WRONG, ids=[text for _, text in WRONG])
 async def test_what_is_no_argument_is_named(mistake: Callable[[], object], text: str) -> None:
+    async def make() -> None:
+        given = mistake()
+        if isinstance(given, Awaitable):
+            await given
+
     with pytest.raises(TypeError) as caught:
-        mistake()
+        await make()
     assert str(caught.value) == text
 
 
@@ -402,6 +439,8 @@ async def test_a_client_that_nobody_holds_and_nobody_closed_is_told_of(
     [
         ("request.caller.name", NO_CALLER),
         ("request.metadata['text/plain']", NO_ENTRY),
+        ("request.metadata.get('text/plain')", NO_ENTRY),
+        ("request.data.get('text/plain')", ""),
         ("client_sdk.errors.split_word(None)", ""),
         ("None.name", ""),
     ],
@@ -438,3 +477,30 @@ async def logged_of(function: Callable[[client_sdk.Request], object], caplog: py
         with pytest.raises(client_sdk.ApplicationError, match="handler-failed"):
             await client.request_response(address("echo"), metadata={"text/plain": b"1"})
     return re.sub(r".*incident \w+", "", caplog.messages[0])
+
+
+def test_what_modules_beside_the_sdk_have_not_is_told() -> None:
+    for module, name, text in (
+        (sync, "serve", "write `run(url, service)`, with `from client_sdk import run`"),
+        (sync, "gather", "a client has it: client.gather(multicast('stock'), route='count')"),
+        (sync, "local_broker", "write `from client_sdk.testing import sync_local_broker`"),
+        (testing, "Broker", "write `async with local_broker() as url:`"),
+        (testing, "connect", "write `from client_sdk import connect`"),
+    ):
+        with pytest.raises(AttributeError) as caught:
+            getattr(module, name)
+        assert str(caught.value) == f"module {module.__name__!r} has no attribute {name!r}: {text}"
+
+
+async def test_a_route_that_no_caller_can_name_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"route 'rrr.*' has 300 bytes, it must have at most 255"):
+        Service("a").request_response("r" * 300)
+
+
+async def test_what_groups_and_offerings_have_not_is_told(broker: FakeBroker) -> None:
+    offering = unseen(offer(broker.url, Service("a"), connections=1))
+    with pytest.raises(AttributeError, match=r"it is no group yet: write `async with offer\(...\) as group:`"):
+        offering.clients  # noqa: B018
+    async with offering as group:
+        with pytest.raises(AttributeError, match=r"its clients have it: group.clients\[0\]"):
+            group.request_response  # noqa: B018

@@ -202,7 +202,7 @@ class Complex(Protocol):
     "contract, text",
     [
         (Shop, r"Shop is no contract: it must be a class of methods, class Shop\(Protocol\)"),
-        (3, "3 is no contract"),
+        (3, "an object of int is no contract"),
         (NoMethods, "NoMethods is no contract: it has no methods"),
         (Attribute, "Attribute.size is no method, and a contract has nothing but methods: take it out of the class"),
         (TwoValues, "TwoValues.put takes key, value: it must be one value; put several into one dataclass"),

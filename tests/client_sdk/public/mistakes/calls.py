@@ -29,6 +29,14 @@ wrong("tags that no service has", lambda world: world.client.request_response(ad
 wrong("a route that the service has not", lambda world: world.client.request_response(ECHO, route="sya"))
 wrong("a route of another model", lambda world: world.client.request_response(ECHO, route="ticks"))
 wrong("no `route=`", lambda world: world.client.request_response(ECHO))
+
+
+@mistake("a service that was connected by its name only")
+async def _name_only(world: World) -> None:
+    async with connect(world.url, service="orders"):
+        await world.client.request_response(address("orders"), route="create")
+
+
 wrong(
     "the route in second place",
     lambda world: unseen(world.client).request_response(ECHO, "say", b"two books"),

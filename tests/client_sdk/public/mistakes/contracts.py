@@ -34,6 +34,7 @@ class Empty:
     """Implements nothing."""
 
 
+wrong("an object in place of a contract", lambda world: world.values.of(unseen(Empty()), ECHO))
 wrong("a contract that is no Protocol", lambda world: world.values.of(NoProtocol, ECHO))
 wrong("a method of two values", lambda world: world.values.of(unseen(TwoValues), ECHO))
 wrong("a method without types", lambda world: world.values.of(unseen(Untyped), ECHO))

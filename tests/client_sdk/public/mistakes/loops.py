@@ -87,6 +87,15 @@ async def _async_sync(world: World) -> None:
         await asyncio.to_thread(client.close)
 
 
+@mistake("`await sync.connect(...)`")
+async def _awaited_sync(world: World) -> None:
+    client = await asyncio.to_thread(sync.connect, world.url)
+    try:
+        await unseen(client)
+    finally:
+        await asyncio.to_thread(client.close)
+
+
 wrong(
     "`sync.connect` in the event loop of the broker",
     lambda world: sync.connect(world.url, connect_timeout_s=0.05),

@@ -7,6 +7,7 @@ from unittest import mock
 
 import client_sdk
 from client_sdk import (
+    ApplicationError,
     Service,
     address,
     connect,
@@ -59,6 +60,10 @@ async def _one_item(world: World) -> None:
         yield data
 
 
+wrong("a service that shall run", lambda _: unseen(service()).run())
+wrong("a service that shall be out", lambda _: setattr(service(), "is_healthy", False))
+wrong("places for requests that never wait", lambda _: service().request_response("a", max_waiting=5)(none))
+wrong("an exception in place of a text", lambda _: ApplicationError(unseen(KeyError("book"))))
 wrong("a decorator of another library", lambda world: unseen(service()).route("create"))
 
 
