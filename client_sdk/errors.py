@@ -358,7 +358,7 @@ class NotConnected(ConnectionLost):
     def __init__(self, text: str, *, word: str = "", code: int = 0, says_how: bool = False) -> None:
         """`says_how`: the text says what to do, so the usual advice would be beside the point."""
         super().__init__(text, word=word, code=code)
-        self._says_how: Final = says_how
+        self.says_how: Final = says_how
 
     @property
     def advice(self) -> str:
@@ -367,7 +367,7 @@ class NotConnected(ConnectionLost):
         >>> NotConnected("the other side speaks HTTP: use ws://", says_how=True).advice
         'nothing was sent'
         """
-        return "nothing was sent" if self._says_how else super().advice
+        return "nothing was sent" if self.says_how else super().advice
 
 
 class SetupRejected(ClientError):

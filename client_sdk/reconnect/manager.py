@@ -148,7 +148,8 @@ class ConnectionManager:
         reason = self._reason if self.connection is None else self.connection.reason
         if self._is_closing or reason is None:
             return NotConnected("this client was closed", word="closed")
-        return NotConnected(f"not connected: {reason.text}", word=reason.word, code=reason.code)
+        says_how = isinstance(reason, NotConnected) and reason.says_how
+        return NotConnected(f"not connected: {reason.text}", word=reason.word, code=reason.code, says_how=says_how)
 
     def _use(self, connection: Connection) -> None:
         self.connection = connection

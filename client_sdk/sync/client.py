@@ -381,5 +381,5 @@ def connect(urls: str | Sequence[str], **options: Unpack[ConnectOptions]) -> Cli
             BACKGROUND.leave(thread)
         if isinstance(error, NotConnected) and error.word == "connect-timeout" and is_in_loop():
             text = "sync.connect blocks the event loop of this thread, maybe the broker's: use client_sdk.connect"
-            raise NotConnected(f"{error.text}; {text}", word=error.word) from None
+            raise NotConnected(f"{error.text}; {text}", word=error.word, says_how=True) from None
         raise

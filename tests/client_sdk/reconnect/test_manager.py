@@ -1,10 +1,13 @@
 """What a program can know of its connection, and loops that outlive every broker."""
 
 import asyncio
+import ssl
+from typing import NoReturn
 
 import pytest
 
 from client_sdk import Client, ConnectionLost, DeadlineExceeded, NotConnected, SetupRejected, State, address, connect
+from client_sdk.reconnect import brokers
 from tests.client_sdk import frames
 from tests.client_sdk.calls.test_callers import Script
 from tests.client_sdk.clocks import rest
@@ -65,6 +68,23 @@ async def test_while_there_is_no_connection_the_reason_says_why(broker: FakeBrok
         while client.reason is None or client.reason.word != "draining":
             await asyncio.sleep(0)
         with pytest.raises(NotConnected, match="not now"):
+            await client.request_response(TO)
+
+
+async def test_a_call_gets_no_advice_beside_what_the_failed_reconnect_says(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> NoReturn:
+        error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+        error.verify_code, error.verify_message = 66, "EE certificate key too weak"
+        raise error
+
+    async with connect(broker.url) as client:
+        monkeypatch.setattr(brokers, "dial", refused)
+        (await broker.peer(0)).abort()
+        while client.reason is None or client.reason.word != "connect-failed":
+            await asyncio.sleep(0)
+        with pytest.raises(NotConnected, match=r"the broker needs another one \(nothing was sent\)$"):
             await client.request_response(TO)
 
 
