@@ -123,7 +123,7 @@ def address(
     >>> address("chat", sticky="session", session="4711")
     <unicast service=chat session=4711>
     """
-    hints = [] if lb is None else [_tag(LB_METHOD, lb)]
+    hints = [] if lb is None else [_method(LB_METHOD, "lb", lb)]
     keys = _keys(sticky)
     hints += [_tag(STICKY_ROUTE_KEY, one.name) for one in keys]
     return _check_keys(_build(service, tags, named, hints, UNICAST), keys, "sticky key", "bad-address")
@@ -176,7 +176,7 @@ def shard(
     keys = _keys(key)
     hints = [_tag(SHARD_KEY, one.name) for one in keys]
     if method is not None:
-        hints.append(_tag(SHARD_METHOD, method))
+        hints.append(_method(SHARD_METHOD, "method", method))
     if not keys:
         raise BadAddress("a shard address needs at least one key", word="bad-shard-key")
     return _check_keys(_build(service, tags, named, hints, SHARD), keys, "shard key", "bad-shard-key")
@@ -247,6 +247,12 @@ def _check_keys(built: Address, keys: list[Key], what: str, word: str) -> Addres
             text = f"{what} {one.name!r} names no tag of {built!r}; give the address that tag, too"
             raise BadAddress(text, word=word)
     return built
+
+
+def _method(key: Key, option: str, name: str) -> Tag:
+    if not isinstance(name, str):
+        raise TypeError(f"{option} is {type(name).__name__}, it must be str: the name of a method (docs/choosing.md)")
+    return _tag(key, name)
 
 
 def _tag(name: str | Key, value: str | None) -> Tag:

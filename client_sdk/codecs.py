@@ -194,7 +194,7 @@ def check_codec(codec: object) -> None:
         raise TypeError(f"codec= is {shown}, it must be a Codec, such as client_sdk.JSON")
 
 
-@advised("json_codec(strict=False)")
+@advised("json_codec(strict=False)", is_hot=False)
 def json_codec(
     *,
     strict: bool = True,

@@ -294,6 +294,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: client_sdk.ApplicationError("x", code=unseen("404")),
         "code= is str, it must be 0x201 or 0x301..0xfffffffe",
     ),
+    (lambda: address("a", lb=unseen(1)), "lb is int, it must be str: the name of a method (docs/choosing.md)"),
     (lambda: JSON.encode(object()), f"JSON has no object: {INSTEAD}"),
 ]
 
