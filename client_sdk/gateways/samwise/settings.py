@@ -110,7 +110,10 @@ def _connecting(assignment: Assignment) -> Connecting:
     is_tls = any(Listen.parse(url).is_tls for url in assignment.brokers)
     tls = assignment.tls
     context = client_context(assignment.options.ca, tls.certificate, tls.key, tls.min_version) if is_tls else None
-    return connect(assignment.brokers, ssl=context)
+    try:
+        return connect(assignment.brokers, ssl=context)
+    except ValueError as error:  # one of them is encrypted, and another one is not
+        raise BrokerError("bad-config", f"samwise.brokers: {error}".replace("ssl= needs", "all need")) from None
 
 
 def _rabbitmq_tls(options: RabbitmqOptions) -> ssl.SSLContext | None:

@@ -145,6 +145,13 @@ async def test_a_file_of_declared_exchanges_that_is_broken_is_told(tmp_path: Pat
         backend_of(assigned(SamwiseOptions(dir=str(tmp_path))))
 
 
+async def test_a_broker_in_the_clear_beside_an_encrypted_one_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError) as caught:
+        backend_of(assigned(SamwiseOptions(dir=str(tmp_path)), "tls://a.example:1", "tcp://b.example:1"))
+    said = "samwise.brokers: all need tls:// or wss://, and tcp://b.example:1 is not encrypted: write tls://b.example:1"
+    assert caught.value.text == said
+
+
 def message(exchange: str, acks_n: int) -> Publish:
     return Publish(
         version=110,
