@@ -35,12 +35,13 @@ from client_sdk.mistakes.likeness import near
 from client_sdk.mistakes.local_brokers import (
     LOCAL_BROKER_HAS,
     LOCAL_BROKER_HAS_NOT,
+    RUNS,
     Urls,
     check_place,
     check_start,
     check_wanted,
 )
-from client_sdk.mistakes.operators import entered
+from client_sdk.mistakes.operators import entered, refused
 from client_sdk.sync.background import BACKGROUND, LoopThread
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.models import MODELS
@@ -90,6 +91,10 @@ class LocalBroker(str):
 
     _host: "_Embedded | BrokerProcess"
     urls: dict[str, str]  # by scheme, the first of each
+    _is_over = False  # the block has ended
+
+    if not TYPE_CHECKING:
+        __call__ = __enter__ = __exit__ = __aenter__ = __aexit__ = refused(RUNS)
 
     @classmethod
     def _of(cls, host: "_Embedded | BrokerProcess") -> "LocalBroker":
@@ -149,7 +154,7 @@ class LocalBroker(str):
             if service in (None, its_service) and model in (None, its_model) and outcome in (None, its_outcome)
         )
 
-    @advised("await broker.wait_for_routes('orders', 2)", is_hot=False)
+    @advised("await broker.wait_for_routes('orders', 2, timeout_s=5)", is_hot=False)
     async def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
         """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
 
@@ -208,6 +213,13 @@ class SyncLocalBroker(str):
     _thread: LoopThread
     urls: dict[str, str]  # by scheme, the first of each
 
+    if not TYPE_CHECKING:
+        __call__ = __enter__ = __exit__ = __aenter__ = __aexit__ = refused(RUNS)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._broker._is_over
+
     @classmethod
     def _of(cls, broker: LocalBroker, thread: LoopThread) -> "SyncLocalBroker":
         made = cls(broker)
@@ -242,7 +254,7 @@ class SyncLocalBroker(str):
         """
         return self._thread.call(lambda: self._broker.requests(service, model=model, outcome=outcome))
 
-    @advised("broker.wait_for_routes('orders', 2)", is_hot=False)
+    @advised("broker.wait_for_routes('orders', 2, timeout_s=5)", is_hot=False)
     def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
         """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
 
@@ -310,6 +322,8 @@ async def local_broker(
             broker = LocalBroker._of(host)
             yield broker
         finally:
+            if broker is not None:
+                broker._is_over = True
             await (host if broker is None else broker._host).stop()
 
 

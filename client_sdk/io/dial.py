@@ -33,10 +33,10 @@ class Target:
     """Where to connect to: a URL taken apart. ValueError for a URL that names no broker."""
 
     def __init__(self, url: object) -> None:
-        if isinstance(url, contextlib.AbstractAsyncContextManager):
-            how = "write `async with local_broker() as url:`, without async `with sync_local_broker() as url:`"
-            raise TypeError(f"the URL is what `async with` takes: {how}")
         if not isinstance(url, str):
+            if isinstance(url, contextlib.ContextDecorator | contextlib.AsyncContextDecorator):
+                how = "write `async with local_broker() as url:`, without async `with sync_local_broker() as url:`"
+                raise TypeError(f"the URL is what `async with` takes: {how}")
             raise TypeError(f"the URL is {type(url).__name__}, it must be str, such as tcp://127.0.0.1:{TCP_PORT}")
         _check_no_password(url)
         try:
@@ -70,7 +70,9 @@ class Target:
         is_websocket = self.scheme in ("ws", "wss")
         self.port: Final = port or (WS_PORT if is_websocket else TCP_PORT)
         # The URL as errors show it: nobody need know which port it is without one.
-        self.shown: Final = url if port or self.scheme == "unix" else f"{url} (port {self.port}, as the URL has none)"
+        self.shown = url if port or self.scheme == "unix" else f"{url} (port {self.port}, as the URL has none)"
+        if getattr(url, "_is_over", False):  # of a LocalBroker
+            self.shown = f"{url} (the block of its local_broker() has ended)"
         if not (self.path if self.scheme == "unix" else self.host):
             example = "unix:///path/to/socket" if self.scheme == "unix" else f"{self.scheme}://127.0.0.1:{self.port}"
             what = "path" if self.scheme == "unix" else "host"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
+from client_sdk.mistakes.attributes import missing_told
 from client_sdk.mistakes.likeness import near
 from client_sdk.mistakes.options import unknown_option
 
@@ -16,12 +17,21 @@ LOCAL_BROKER_HAS_NOT: Final = {
 }
 
 
+RUNS: Final = "it is the URL of a broker that runs already: write connect(broker)"
+
+
+@missing_told("it is a dict: broker.urls['tcp']")
 class Urls(dict[str, str]):
     """By scheme."""
 
     def __missing__(self, scheme: str) -> NoReturn:
-        text = f"the broker listens at {', '.join(self)}, not at {scheme}: write listen={[*self, scheme]}"
-        raise KeyError(f"{text}, in a test @pytest.mark.rsocket_broker(listen={[*self, scheme]})")
+        text = f"the broker listens at {', '.join(self)}, not at {scheme}"
+        if scheme in SCHEMES:
+            listen = [*self, scheme] if all(each in SCHEMES for each in self) else [scheme]
+            text += f": write listen={listen}, in a test @pytest.mark.rsocket_broker(listen={listen})"
+        elif scheme in ("tls", "wss"):
+            text += f": write listen=['{scheme}://127.0.0.1:0'] and options={{'tls.certificate': ..., 'tls.key': ...}}"
+        raise KeyError(text)
 
 
 def check_wanted(service: object, tags: Mapping[str, object]) -> None:

@@ -128,7 +128,10 @@ class Health:
         clock = asyncio.timeout(check.timeout_s)
         try:
             async with clock:
-                if not await check.look():
+                found = await check.look()
+                if found is None:
+                    reason = f"{check.name} returned nothing: it must return True or False"
+                elif not found:
                     reason = f"{check.name} returned False"
         except Refused as error:
             reason = f"{check.name}: {error.message}"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from client_sdk import ClientError, DeadlineExceeded, NoRoute, RouteLost, address, connect
+from client_sdk import ClientError, DeadlineExceeded, NoRoute, NotConnected, RouteLost, address, connect
 from client_sdk.testing import LocalBroker, RouteSeen, SyncLocalBroker, local_broker, sync_local_broker
 from tests.client_sdk.sync.orders import Orders
 
@@ -177,6 +177,10 @@ async def test_what_a_broker_has_not_is_said() -> None:
             KeyError, match=r"listens at tcp, not at ws: write listen=\['tcp', 'ws'\], in a test @pytest"
         ):
             broker.urls["ws"]
+        with pytest.raises(KeyError, match=r"not at wss: write listen=\['wss://127.0.0.1:0'\] and options={'tls.cert"):
+            broker.urls["wss"]
+        with pytest.raises(AttributeError, match=r"no attribute 'tcp'; it is a dict: broker.urls\['tcp'\]"):
+            broker.urls.tcp  # type: ignore[attr-defined]  # noqa: B018
         with pytest.raises(AttributeError, match="'LocalBroker' object has no attribute 'port'; it is in the URL"):
             broker.port  # type: ignore[attr-defined]  # noqa: B018
         with pytest.raises(TypeError, match=r"value of tag timeout is int, it must be str; did you mean timeout_s="):
@@ -218,6 +222,20 @@ async def test_what_a_broker_has_not_is_said() -> None:
 async def test_a_broker_that_cannot_be_started_says_why(start: Callable[[], Any], text: str) -> None:
     with pytest.raises(TypeError, match=re.escape(text)):
         await start().__aenter__()
+
+
+async def test_a_broker_whose_block_has_ended_is_said_to_have() -> None:
+    async with local_broker() as broker:
+        pass
+    with pytest.raises(NotConnected, match=r"\(the block of its local_broker\(\) has ended\): connection refused"):
+        await connect(broker)
+
+
+async def test_a_broker_that_runs_is_not_started_again() -> None:
+    async with local_broker() as broker:
+        for start in (_any(broker).__call__, _any(broker).__enter__, _any(broker).__aenter__):
+            with pytest.raises(TypeError, match=r"the URL of a broker that runs already: write connect\(broker\)"):
+                start()
 
 
 async def test_a_place_that_is_none_is_refused() -> None:

@@ -131,6 +131,18 @@ async def test_a_check_that_says_no_raises_or_hangs_takes_the_service_out(caplog
     ]
 
 
+async def test_a_check_that_returns_nothing_is_said_to() -> None:
+    service = Service("s")
+
+    @service.health_check()
+    async def look() -> None:
+        """Raises where something is wrong."""
+
+    await service.health.begin()
+    await service.health.end()
+    assert service.health.reason == "check look returned nothing: it must return True or False"
+
+
 async def test_checks_look_before_the_first_connection_and_again_until_it_is_closed(broker: FakeBroker) -> None:
     service = echo_service("s", region="eu")
     answers = [False, True]
