@@ -71,7 +71,9 @@ def serve(path: str | None, endpoints: tuple[str, ...], folder: str | None) -> N
     try:
         config = load(path, os.environ, {"samwise.endpoints": endpoints, "samwise.dir": folder})
         if not config.samwise.endpoints:
-            raise click.UsageError("samwise.endpoints is empty: there is nothing to listen on")
+            raise click.UsageError(
+                "samwise.endpoints is empty: there is nothing to listen on; write --endpoint tcp://127.0.0.1:5555"
+            )
         assignment = assignment_of(config, [str(listen) for listen in config.server.listen])
     except (ConfigErrors, BrokerError) as error:
         click.echo(error.text, err=True)

@@ -101,7 +101,7 @@ def test_page_without_plotly_is_one_sentence_and_status_9(tmp_path: Path, monkey
     assert not (tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize("folder, text", [("none", "there is no folder"), (".", "holds no tables")])
+@pytest.mark.parametrize("folder, text", [("none", "is not there: rsocket-broker pipe"), (".", "holds no tables")])
 def test_report_without_tables_is_one_sentence_and_status_2(tmp_path: Path, folder: str, text: str) -> None:
     result = CliRunner().invoke(report, [str(tmp_path / folder)])
     assert (result.exit_code, result.stderr.count("\n"), text in result.stderr) == (2, 1, True)

@@ -16,6 +16,7 @@ import click
 
 from broker.commands.mistakes import others
 from broker.commands.mistakes.examples import EXAMPLES
+from rsocket_wire.files import missing_advice
 
 PROGRAM: Final = "rsocket-broker"
 ADMIN: Final = "http://127.0.0.1:7070"
@@ -254,6 +255,8 @@ class _Line:
             return ""
         if error.param.name == "what" and self._name in ("ctl drain", "ctl undrain"):
             return self._drain_of(self._alone())
+        if isinstance(error.param.type, click.Path | click.File):
+            return _path_hint(error.message)
         if isinstance(error.param.type, click.Choice):
             given = re.match(r"'(.*)' is not one of", error.message)
             words = [str(each) for each in error.param.type.choices]
@@ -354,6 +357,17 @@ class _Line:
 
 
 PLACEHOLDER: Final = "…"
+
+
+def _path_hint(said: str) -> str:
+    """What to write instead of the file or folder of which click says that."""
+    found = re.search(r"'(.+)'(?: does not exist|: No such file or directory)", said)
+    if found is not None:
+        advice = missing_advice(found[1]).removeprefix("; ")
+        return f"{advice[:1].upper()}{advice[1:]}"
+    if said.endswith("is a file."):
+        return "Write the path of a folder"
+    return "Write the path of a file" if "s a directory" in said else ""
 
 
 def _with_url(name: str, given: list[str], url: str) -> list[str]:
