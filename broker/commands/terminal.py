@@ -70,7 +70,6 @@ IN_SHELL = {
     "has this route_id: give each one of its own, or none": "has this Route Id: give each its own --instance, or none",
     "does not support mime_type=": "does not support the MIME types",
     "does not support resumption; use connect(resume=False)": "does not support resumption",
-    "connect the service before, with connect(url, service=...)": "rsocket-broker offer NAME offers a service to try",
     "connect() to another one, or again later": "ask another one, or again later",
 }
 

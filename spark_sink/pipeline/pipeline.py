@@ -33,7 +33,7 @@ from spark_sink.pipeline.local import LocalEngine, LocalQuery
 from spark_sink.pipeline.spark import ROLL_WORD, SparkEngine, SparkQuery
 from spark_sink.pipeline.upgrade import Upgraded, upgrade
 from spark_sink.session import children, open_session, reason_of, silence_java
-from spark_sink.tables import REQUESTS
+from spark_sink.tables import MAKES_TABLES, REQUESTS
 
 POLL_S: Final = 0.25  # how often a signal and the end of the query are looked for
 LOOK_S: Final = 30.0  # how often it is looked for files that nobody reads, and for tables to be merged or removed
@@ -243,7 +243,7 @@ def upgrade_tables(tables: str) -> Upgraded:
 def _reached(tables: str) -> Iterator[tuple[FileSystem, SparkEngine | LocalEngine]]:
     path = local_path(tables)
     if path is not None and not path.is_dir():
-        raise BadFolder(f"there is no folder of tables {path}")
+        raise BadFolder(f"there is no folder of tables {path}; {MAKES_TABLES.format(tables=path)} makes one")
     session = None if path is not None else open_session("local[1]")
     try:
         yield filesystem_of(_absolute(tables), session), LocalEngine() if session is None else SparkEngine(session)

@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from broker import exit_status
-from broker.access.identities import ANONYMOUS, CERTIFICATE, KINDS, UID, kind_of
+from broker.access.identities import ANONYMOUS, CERTIFICATE, KINDS, UID, USER, kind_of
 from broker.access.roles import Offer, Role, Roles, fits_any, name_of
 from broker.config.auth import roles_of
 from broker.config.load import ConfigErrors, load_all
@@ -91,7 +91,8 @@ def _identity(text: str) -> str:
         return text
     if kind_of(text) not in KINDS or not name_of(text):
         kinds = ", ".join(f"{kind}:" for kind in KINDS if kind != ANONYMOUS)
-        raise click.UsageError(f"--as {text!r} is no identity: it begins with one of {kinds} or is {ANONYMOUS}")
+        said = f"--as {text!r} is no identity: it begins with one of {kinds} or is {ANONYMOUS}"
+        raise click.UsageError(said if ":" in text or not text else f"{said}; write --as {USER}:{text}")
     if kind_of(text) not in (CERTIFICATE, UID):
         return text
     try:
@@ -106,7 +107,8 @@ def _tags(option: str, text: str) -> list[Tag]:
     for each in _COMMA.split(text):
         name, separator, value = each.replace("\\,", ",").partition("=")
         if not separator:
-            raise click.UsageError(f"{option} {text!r}: {each!r} is not NAME=VALUE")
+            meant = each.replace(":", "=", 1) if ":" in each else f"service={each}"
+            raise click.UsageError(f"{option} {text!r}: {each!r} is not NAME=VALUE; write {option} {meant}")
         try:
             found.append(Tag.of(parse_key(name.strip()).name, value))
         except BrokerError as error:
