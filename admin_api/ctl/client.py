@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from admin_api.ctl.opening import OPENER
-from admin_api.ctl.place import PAGE
+from admin_api.ctl.place import DEFAULT_ADMIN, PAGE
 from broker import exit_status
 from rsocket_wire.rsocket.foreign import NO_HTTP_LINE
 from spark_sink.event_files.local_token import find_local_token, local_token_paths
@@ -22,11 +22,11 @@ from spark_sink.terminal import plain
 
 TIMEOUT_S: Final = 10.0
 PROGRAM: Final = "rsocket-broker ctl"
-LISTS: Final = {  # what tells the names that there are, by the code of a refusal
-    "no-such-route": "rsocket-broker ctl routes lists all, with --service NAME those of a service",
-    "no-such-service": "rsocket-broker ctl services lists all",
-    "no-such-connection": "rsocket-broker ctl connections lists all",
-    "no-such-drain": "rsocket-broker ctl drains lists all",
+LISTS: Final = {  # what of `ctl` tells the names that there are, by the code of a refusal
+    "no-such-route": "routes lists all, with --service NAME those of a service",
+    "no-such-service": "services lists all",
+    "no-such-connection": "connections lists all",
+    "no-such-drain": "drains lists all",
 }
 _WHERE: Final = "--admin is the address of the REST API"
 
@@ -39,6 +39,10 @@ class AdminClient:
         self._url: Final = url
         self._program: Final = program
         self._token: Final = token or find_local_token(url)
+
+    def command(self, words: str) -> str:
+        """A line of `ctl` that asks the same API: what is advised works as it is copied."""
+        return f"{PROGRAM} {'' if self._url == DEFAULT_ADMIN else f'--admin {self._url} '}{words}"
 
     def get(self, path: str, needed: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
         """The answer to GET, a JSON object with a field `needed`; another server on that port has none."""
@@ -97,7 +101,7 @@ class AdminClient:
             problem = json.loads(error.read())
             text = f"{problem['code']}: {problem['detail']}"
             if problem["code"] in LISTS and "did you mean" not in text:
-                text = f"{text.partition('; ')[0]}; {LISTS[problem['code']]}"
+                text = f"{text.partition('; ')[0]}; {self.command(LISTS[problem['code']])}"
             if problem["code"] == "no-token":
                 text = f"{text.partition(', as ')[0]}; {self._way_to_token()}"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):

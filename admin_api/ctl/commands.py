@@ -470,7 +470,7 @@ def explain_nothing(client: AdminClient, services: Iterable[str]) -> None:
     for name in services:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "rsocket-broker ctl services lists all"
+            hint = f"did you mean {near[0]!r}?" if near else client.command("services lists all")
             click.echo(plain(f"no route offers the service {name!r}; {hint}"), err=True)
 
 

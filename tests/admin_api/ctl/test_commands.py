@@ -66,7 +66,7 @@ async def test_no_routes(url: str) -> None:
 async def test_a_service_that_is_not_there_is_told_beside_an_empty_list(url: str, command: str) -> None:
     near, far = [await run(command, "--admin", url, "--service", name) for name in ("order", "mars")]
     assert (near.exit_code, near.stderr) == (0, "no route offers the service 'order'; did you mean 'orders'?\n")
-    assert far.stderr == "no route offers the service 'mars'; rsocket-broker ctl services lists all\n"
+    assert far.stderr == f"no route offers the service 'mars'; rsocket-broker ctl --admin {url} services lists all\n"
 
 
 async def test_a_drain_of_what_is_not_there_says_so_and_how_it_is_taken_back(url: str) -> None:
@@ -125,7 +125,7 @@ async def test_a_connection_is_closed(admin: FakeAdmin, url: str) -> None:
     assert (result.exit_code, result.stderr) == (
         4,
         "rsocket-broker ctl: no-such-connection: no connection has the number 2;"
-        " rsocket-broker ctl connections lists all\n",
+        f" rsocket-broker ctl --admin {url} connections lists all\n",
     )
     assert json.loads(await said("close", "1", "--json", "--admin", url))["reason"] == "closed-by-operator"
 
@@ -224,8 +224,8 @@ async def test_a_refusal_is_its_sentence_and_exit_status_4(url: str) -> None:
     result = await run("route", "mars", "--admin", url)
     assert (result.exit_code, result.stdout) == (4, "")
     assert result.stderr == (
-        "rsocket-broker ctl: no-such-route: mars is not a Route Id; rsocket-broker ctl routes lists all, with"
-        " --service NAME those of a service\n"
+        f"rsocket-broker ctl: no-such-route: mars is not a Route Id; rsocket-broker ctl --admin {url} routes lists all,"
+        " with --service NAME those of a service\n"
     )
 
 
