@@ -13,6 +13,23 @@ REFUSING: Final = (
 )
 NO_CALLER: Final = "; request.caller is None unless the broker has auth.mode and, in [service.NAME], identity = true"
 NO_ENTRY: Final = "; request.metadata are the bytes of all entries, the content of one is request.entry('mime/type')"
+# What others call it that a Request, or its caller, has.
+INSTEAD: Final = {
+    "Request": {
+        **dict.fromkeys(("body", "payload", "content", "value", "read"), "request.data"),
+        **dict.fromkeys(("text", "decode"), "request.data.decode()"),
+        **dict.fromkeys(("headers", "header", "get"), "request.entry('text/plain')"),
+        **dict.fromkeys(("path", "topic", "endpoint"), "request.route"),
+        **dict.fromkeys(("user", "identity", "principal"), "request.caller"),
+        "json": "the type of the data in place of Request, and codec=JSON of the service",
+    },
+    "Caller": {
+        **dict.fromkeys(("id", "principal", "subject", "sub"), "caller.identity"),
+        **dict.fromkeys(("user", "username", "user_name"), "caller.name"),
+        **dict.fromkeys(("roles", "groups", "scopes"), "caller.role"),
+        "type": "caller.kind",
+    },
+}
 
 
 def advice_of(error: BaseException, is_of_sdk: bool) -> str:
@@ -24,6 +41,9 @@ def advice_of(error: BaseException, is_of_sdk: bool) -> str:
         return ""
     if is_of_sdk:
         return "" if frame.tb_frame.f_code.co_filename.startswith(_SDK) else REFUSING
+    if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("client_sdk.services."):
+        code = INSTEAD.get(type(error.obj).__name__, {}).get(str(error.name))
+        return "" if code is None else f"; write {code}"
     if isinstance(error, AttributeError) and error.obj is None and "caller." in _line_of(frame):
         return NO_CALLER
     is_dict = isinstance(error, TypeError) or (isinstance(error, AttributeError) and type(error.obj) is bytes)
