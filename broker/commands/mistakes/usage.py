@@ -143,7 +143,7 @@ class _Line:
         if found is not None:
             return f"{_shown(*self._names, *found[1], '-h')} lists the options of the command"
         near = self._near(option)
-        return f"Did you mean {near!r}?" if near else self._elsewhere(option)
+        return f"Did you mean {near!r}?" if near else self._elsewhere(option) or self._commands()
 
     def _near(self, option: str) -> str:
         begun = [each for each in self._known if len(option) > 3 and each.startswith(option)]

@@ -97,6 +97,12 @@ async def test_a_tag_is_drained_listed_and_undrained(admin: FakeAdmin, url: str)
     assert (await run("drains", "--admin", url)).stdout == "nothing is drained\n"
 
 
+async def test_the_routes_of_a_service_are_drained_by_their_tag(url: str) -> None:
+    """As the text of `ctl drain orders` advises."""
+    told = await said("drain", "tag", "service=orders", "--keep", "--admin", url)
+    assert told == "the tag service=orders is drained: 2 routes; none is closed"
+
+
 async def test_a_route_is_drained_and_keeps_its_connection(url: str) -> None:
     told = await said("drain", "route", f"Id{{{ORDERS_EU}}}", "--keep", "--admin", url)
     assert told == f"the route {ORDERS_EU} is drained: 1 routes; none is closed"

@@ -124,6 +124,7 @@ ENDS = [
     "call --region eu",
     "call --timeout 5s --service x",
     "samwise serve",
+    "--nonsense",
     "serve --events /dev/null",
     "serve --config /",
     "serve --listen localhost",
