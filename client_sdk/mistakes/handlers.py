@@ -53,4 +53,7 @@ def advice_of(error: BaseException, is_of_sdk: bool) -> str:
 
 
 def _line_of(frame: TracebackType) -> str:
-    return linecache.getline(frame.tb_frame.f_code.co_filename, frame.tb_lineno)
+    """The line that has failed; without its source, as in a console, what its function may have done with each name."""
+    code = frame.tb_frame.f_code
+    line = linecache.getline(code.co_filename, frame.tb_lineno)
+    return line or " ".join(f"{name}. {name}[" for name in code.co_names)

@@ -460,6 +460,12 @@ async def test_the_log_of_a_service_says_what_its_handler_may_have_meant(
     assert await logged_of(names["handle"], caplog) == advice
 
 
+async def test_the_log_of_a_service_says_so_without_the_source(caplog: pytest.LogCaptureFixture) -> None:
+    names: dict[str, Any] = {}
+    exec("def handle(request):\n    return request.caller.name\n", names)
+    assert await logged_of(names["handle"], caplog) == NO_CALLER
+
+
 async def test_the_log_says_what_a_handler_raises_in_place_of_an_error_of_callers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
