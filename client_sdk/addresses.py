@@ -14,6 +14,7 @@ from typing import Final
 
 from client_sdk.errors import BadAddress
 from client_sdk.mistakes.arguments import advised, check_bool
+from client_sdk.mistakes.methods import look_at, looked_at
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.frames import Address as AddressFrame
@@ -252,10 +253,14 @@ def _check_keys(built: Address, keys: list[Key], what: str, word: str) -> Addres
 def _method(key: Key, option: str, name: str) -> Tag:
     if not isinstance(name, str):
         raise TypeError(f"{option} is {type(name).__name__}, it must be str: the name of a method (docs/choosing.md)")
+    if (option, name) not in looked_at:
+        look_at(option, name)
     return _tag(key, name)
 
 
 def _tag(name: str | Key, value: str | None) -> Tag:
+    if not isinstance(name, (str, Key)):
+        raise TypeError(f"the name of a tag is {type(name).__name__}, it must be str: write tags={{'region': 'eu'}}")
     if value is not None and not isinstance(value, str):
         text = f"the value of tag {name} is {type(value).__name__}, it must be str or None"
         raise TypeError(f"{text}; write str({value!r})" if isinstance(value, int | float) else text)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, Callable, Mapping
 from typing import Any, Final, Never, TypeVar, Unpack, cast, overload
 
 from client_sdk import rsocket_py
-from client_sdk.addresses import Address
+from client_sdk.addresses import Address, check_address
 from client_sdk.calls.call import Call, Calls, Defaults, check_policies, wait_s_of
 from client_sdk.calls.hedge import LEAST_N, Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
@@ -19,7 +19,7 @@ from client_sdk.calls.options import ChannelOptions, GatherOptions, RequestOptio
 from client_sdk.calls.remote import Remote, Wanted
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.calls.retrying_stream import flow_of
-from client_sdk.calls.scatter_gather import WINDOW_N, Gathering
+from client_sdk.calls.scatter_gather import WINDOW_N, Gathering, warn_unicast
 from client_sdk.calls.subscription import Subscription
 from client_sdk.calls.values import Values
 from client_sdk.clock import Clock
@@ -240,7 +240,7 @@ class Client(ConnectionWaits):
         **wrong: Unpack[NoOptions],
     ) -> None:
         """No answer: returns when the request is about to be written. Nobody says whether it arrives, or that there is
-        no such service: whoever has to know that uses `request_response`.
+        no such service or handler but the log of the broker, or of the service: else use `request_response`.
 
         With `connect(retry=...)` it is tried again only when it was not sent.
 
@@ -482,12 +482,15 @@ class Client(ConnectionWaits):
         `await` it for a list, or read it with `async for`. It ends when all have answered, at the deadline (what is
         missing then is not there), or after `enough_n` answers without an error. Services answer with their
         request_response handler; one that fails is an Answer with an `error`, as is one that does not fit `returns`.
-        NoRoute when there is no service at all. `with_tags`: services say their tags, too (`Answer.tags`).
+        NoRoute when there is no service at all; an address that is no multicast has one answer, and a warning.
+        `with_tags`: services say their tags, too (`Answer.tags`).
 
         >>> answers = await client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0)
         >>> sorted((answer.service, answer.value) for answer in answers)
         [('stock', b'3'), ('stock', b'4')]
         """
+        check_address(address)
+        warn_unicast(address)
         more, body = self._said(data, returns, metadata)
         check_bool("with_tags", with_tags)
         more = (TAGGED_ENTRY if with_tags else GATHER_ENTRY) + more

@@ -36,7 +36,9 @@ def entry_bytes(mime_type: str, content: bytes) -> bytes:
 def route_bytes(route: str) -> bytes:
     """The routing entry that names a handler; ValueError for a name that is not 1..255 bytes."""
     if not isinstance(route, str):
-        raise TypeError(f"route= is {type(route).__name__}, it must be str: the name of a handler")
+        one = next(iter(route), None) if isinstance(route, list | tuple) and len(route) == 1 else None
+        mend = f"; write route={one!r}" if isinstance(one, str) else ""
+        raise TypeError(f"route= is {type(route).__name__}, it must be str: the name of a handler{mend}")
     raw = route.encode()
     if not 1 <= len(raw) <= MAX_ROUTE_BYTES:
         raise ValueError(f"route {route[:40]!r} has {len(raw)} bytes, it must have 1..{MAX_ROUTE_BYTES}")

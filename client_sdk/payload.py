@@ -32,7 +32,10 @@ if not TYPE_CHECKING:
         """
 
         __slots__ = ()
-        __add__ = __radd__ = __getitem__ = refused(_NO_BYTES)
+        __add__ = __radd__ = __getitem__ = __len__ = __int__ = __float__ = __lt__ = __gt__ = refused(_NO_BYTES)
+
+        def __bool__(self) -> bool:
+            return True
 
         def __eq__(self, other: object) -> bool:
             try:

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 from client_sdk.errors import ClientError, DeadlineExceeded
-from client_sdk.mistakes.operators import refused
+from client_sdk.mistakes.operators import refused, warn_ended
 from client_sdk.payload import Payload, Received
 
 if TYPE_CHECKING:  # a default is of Python 3.13
@@ -202,6 +202,7 @@ class Flow(AsyncIterator[Item]):
 
     _loop: asyncio.AbstractEventLoop | None = None  # None until the request was sent, also for one that was refused
     _open_stream: Callable[[Inflow], Awaitable[None]] | None = None  # None once it was sent
+    _is_read = False
 
     def __init__(
         self,
@@ -228,7 +229,13 @@ class Flow(AsyncIterator[Item]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {_HOW}>"
 
+    def _has_ended(self) -> bool:
+        """Its reader has seen the end, or has ended it."""
+        return self._is_read
+
     def __aiter__(self) -> Self:
+        if self._has_ended():
+            warn_ended("this stream has ended")
         return self
 
     async def __anext__(self) -> Item:
@@ -237,9 +244,14 @@ class Flow(AsyncIterator[Item]):
                 await self._start()
             payload = await self._inflow.take()
         except asyncio.CancelledError:
+            self._is_read = True
             self._inflow.cancel()
             raise
+        except ClientError:
+            self._is_read = True
+            raise
         if payload is None:
+            self._is_read = True
             raise StopAsyncIteration
         return payload  # type: ignore[return-value]  # a flow of values is a class of its own
 
@@ -261,6 +273,7 @@ class Flow(AsyncIterator[Item]):
         >>> await ticks.aclose()
         """
         self._open_stream = None
+        self._is_read = True
         self._inflow.cancel()
 
     async def __aenter__(self) -> Self:
@@ -272,6 +285,8 @@ class Flow(AsyncIterator[Item]):
     if not TYPE_CHECKING:
         __await__ = refused(f"a stream is not awaited: {_HOW}")
         __iter__ = refused(f"a stream is read in an event loop: {_HOW}; without async use client_sdk.sync")
+        __next__ = __iter__
+        __getitem__ = refused(f"a stream has no index: {_HOW}")
         __enter__ = refused("a stream is closed in an event loop: write `async with`, not `with`")
         __exit__ = __enter__  # Python looks for it first
 

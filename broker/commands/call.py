@@ -166,7 +166,9 @@ def _check_method(name: str) -> None:
     from broker.config.toml import either
     from broker.routing.choosers.registry import ROUND_ROBIN, Methods
     from broker.routing.policies import CHOOSERS, WRAPPERS
+    from client_sdk.mistakes.methods import looked_at
 
+    looked_at.add(("lb", name))  # it is told of here, and not in the log, too
     if Methods().find(name, ROUND_ROBIN) is None:
         known = (*CHOOSERS, *WRAPPERS)
         near = difflib.get_close_matches(name, known, 1)

@@ -31,7 +31,10 @@ class MetadataCache:
 
         TypeError for an address that is none, ValueError for a route name that cannot be sent, or a time that is none.
         """
-        head = self._kept.get((address, route, timeout_s))
+        try:
+            head = self._kept.get((address, route, timeout_s))
+        except TypeError:  # what has no hash is no address, no route and no time
+            head = None
         return self._build(address, route, timeout_s) if head is None else head
 
     def of_rest(self, address: Address, route: str | None, left_s: float) -> bytes:

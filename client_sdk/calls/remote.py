@@ -259,7 +259,15 @@ class Remote:
         elif not given and not named and parameter.default is not inspect.Parameter.empty:
             return parameter.default
         takes, shown = ("no argument", "") if parameter is None else (f"one argument, {parameter.name}", parameter.name)
-        raise TypeError(f"{self._contract.name}.{method.name}() takes {takes}: write {method.name}({shown})")
+        text = f"{self._contract.name}.{method.name}() takes {takes}: write {method.name}({shown})"
+        options = [each for each in named if each in Wanted._fields]
+        if options:
+            text = f"{text}, and give {options[0]}= to client.of({self._contract.name}, to, {options[0]}=...)"
+        elif "route" in named or "returns" in named:
+            text = f"{text}; the contract says the route and what is returned"
+        elif len(given) > 1 and parameter is not None:
+            text = f"{text}; several values are one dataclass"
+        raise TypeError(text)
 
 
 _CALLS: Final[dict[str, Callable[..., Any]]] = {

@@ -51,6 +51,9 @@ class RetryingStream(Flow[Payload]):
         self._calling: Calling | None = None  # the span, while there is one
         self._is_over = False
 
+    def _has_ended(self) -> bool:
+        return self._is_over
+
     async def __anext__(self) -> Payload:
         if self._is_over:
             raise StopAsyncIteration

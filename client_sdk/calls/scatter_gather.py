@@ -4,12 +4,14 @@ Decides when there are enough. The words on the wire are `gather_answers`'s.
 """
 
 import dataclasses
+import warnings
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
+from client_sdk.addresses import Address
 from client_sdk.errors import BadAnswer, DeadlineExceeded, TooLarge
 from client_sdk.mistakes.arguments import check_whole
-from client_sdk.mistakes.operators import refused
+from client_sdk.mistakes.operators import refused, warn_ended
 from client_sdk.payload import Payload
 from client_sdk.services.gather_answers import Answer, T, read_answer
 from client_sdk.streams import Flow
@@ -43,6 +45,7 @@ class Gathering(AsyncIterator[Answer[T]]):
         self._flow: Final = flow
         self._read: Final = read  # None: they stay bytes
         self._missing_n = enough_n  # answers without an error until there are enough; None: all are wanted
+        self._is_over = False  # the last answer was read
         self.is_complete = False  # all that were asked have answered, or have left
 
     def __await__(self) -> Generator[object, None, list[Answer[T]]]:
@@ -52,21 +55,25 @@ class Gathering(AsyncIterator[Answer[T]]):
         return f"<Gathering: {_HOW}>"
 
     def __aiter__(self) -> "Gathering[T]":
+        if self._is_over:
+            warn_ended("these answers have been read")
         return self
 
     if not TYPE_CHECKING:
-        __iter__ = __getitem__ = refused(f"answers are awaited: {_HOW}")
+        __iter__ = __getitem__ = __next__ = refused(f"answers are awaited: {_HOW}")
 
     async def __anext__(self) -> Answer[T]:
         if self._missing_n == 0:
+            self._is_over = True
             await self._flow.aclose()
             raise StopAsyncIteration
         try:
             answer = self._answer(await anext(self._flow))
         except StopAsyncIteration:
-            self.is_complete = True
+            self.is_complete = self._is_over = True
             raise
         except DeadlineExceeded:  # ours or the broker's, whose clock may be first
+            self._is_over = True
             raise StopAsyncIteration from None
         if self._missing_n is not None and answer.is_ok:
             self._missing_n -= 1
@@ -97,3 +104,13 @@ class Gathering(AsyncIterator[Answer[T]]):
             return dataclasses.replace(answer, made=self._read(Payload(answer.data)))
         except BadAnswer as error:
             return dataclasses.replace(answer, error=error)
+
+
+def warn_unicast(address: Address) -> None:
+    """Of an address of one service, which may be meant: an Answer says who has given it."""
+    if address.routing != "unicast":
+        return
+    how = (
+        f"write multicast({address.service!r})" if address.service else "write multicast(...) in place of address(...)"
+    )
+    warnings.warn(f"gather asks one service only, {address!r} is no multicast: for all {how}", RuntimeWarning, 4)

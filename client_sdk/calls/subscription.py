@@ -8,6 +8,7 @@ Decides what ends a subscription. What was lost between two requests only the se
 know frames.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -58,13 +59,17 @@ class Subscription(Flow[T]):
         self._outage: Outage | None = None  # from a loss to the next item
         self._must_find: bool = not waits_for_service  # a broker has not got a request yet
         self._is_over = False
+        self._is_resumed = False  # its data is what `resume` gave
+
+    def _has_ended(self) -> bool:
+        return self._is_over
 
     async def __anext__(self) -> T:
         try:
             while not self._is_over:
                 try:
                     if self._flow is None:
-                        self._flow = self._ask(self._data)
+                        self._flow = self._ask_again()
                     item = await anext(self._flow)
                 except StopAsyncIteration:
                     if not self._is_endless:
@@ -101,6 +106,14 @@ class Subscription(Flow[T]):
     def __del__(self) -> None:
         pass  # the flow below looks after itself
 
+    def _ask_again(self) -> Flow[T]:
+        try:
+            return self._ask(self._data)
+        except TypeError as error:
+            if self._is_resumed:
+                raise TypeError(f"what the function of resume= gave: {error}") from None
+            raise
+
     def _has_come(self, item: T) -> None:
         self._last = [item]
         self._must_find = False
@@ -121,4 +134,7 @@ class Subscription(Flow[T]):
         self._outage.failed(error)
         if self._resume is not None and self._last:
             self._data = self._resume(self._last.pop())
+            if inspect.isawaitable(self._data):
+                raise TypeError("resume= is an async function, it must be one without async")
+            self._is_resumed = True
         await self._clock.sleep(self._backoff.next_s())

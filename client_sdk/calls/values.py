@@ -5,6 +5,7 @@
 Bytes stay what they are, and a call of bytes that says no `returns` never comes here. Knows no connections.
 """
 
+import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from dataclasses import is_dataclass
 from typing import Any, Final, TypeVar, cast
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 from client_sdk.addresses import Address
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import BadAnswer
+from client_sdk.mistakes.arguments import kind_of
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.services.contract import NOTHING
 from client_sdk.services.request import DATA_MIME
@@ -66,7 +68,9 @@ class Values:
         """What a channel sends."""
         if not hasattr(items, "__aiter__"):
             text = "they must be an async iterable, such as what an async function with yield gives"
-            raise TypeError(f"the items of a channel are {type(items).__name__}, {text}")
+            how = f": write {items.__name__}(), with parentheses" if inspect.isasyncgenfunction(items) else ""
+            how = "; it has no yield" if inspect.iscoroutine(items) or inspect.iscoroutinefunction(items) else how
+            raise TypeError(f"the items of a channel are {kind_of(items)}, {text}{how}")
         return items if self._codec is BYTES else _Encoded(aiter(items), self._codec)
 
     def value(self, answer: Payload, returns: Any, address: Address, route: str | None) -> Any:
@@ -96,6 +100,9 @@ class ValueFlow(Flow[T]):
         # Not Flow's: the stream below is.
         self._flow: Final = flow
         self._read: Final = read
+
+    def _has_ended(self) -> bool:
+        return self._flow._has_ended()
 
     async def __anext__(self) -> T:
         return await self._value(await anext(self._flow))

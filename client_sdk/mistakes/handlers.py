@@ -11,6 +11,9 @@ REFUSING: Final = (
     "; a handler tells its caller something by raise ApplicationError('only 3 are left', word='out-of-stock'), "
     "and how many requests it takes by max_concurrency="
 )
+NO_JSON: Final = (
+    "; this handler reads JSON, and the caller needs connect(url, codec=JSON), or json.dumps(value).encode() as data"
+)
 NO_CALLER: Final = "; request.caller is None unless the broker has auth.mode and, in [service.NAME], identity = true"
 NO_ENTRY: Final = "; request.metadata are the bytes of all entries, the content of one is request.entry('mime/type')"
 # What others call it that a Request, or its caller, has.
@@ -57,3 +60,14 @@ def _line_of(frame: TracebackType) -> str:
     code = frame.tb_frame.f_code
     line = linecache.getline(code.co_filename, frame.tb_lineno)
     return line or " ".join(f"{name}. {name}[" for name in code.co_names)
+
+
+def reading_advice(mime_type: str, text: str) -> str:
+    """For a caller whose data is no JSON, as the `text` of the handler's codec says; empty where it is of another type.
+
+    The words are those of msgspec and of pydantic.
+    """
+    is_none = (
+        text.startswith(("JSON is malformed", "Input data was truncated", "Invalid UTF-8")) or "Invalid JSON" in text
+    )
+    return NO_JSON if is_none and mime_type == "application/json" else ""

@@ -47,6 +47,12 @@ def entered(text: str) -> Callable[[F], F]:
     return decorated
 
 
+def warn_ended(what: str) -> None:
+    """In `__aiter__`: a loop would see nothing, without an error."""
+    text = "so this loop sees nothing: make the call again, or keep the items in a list"
+    warnings.warn(f"{what}, {text}", RuntimeWarning, stacklevel=3)
+
+
 def warn_unclosed(client: object) -> None:
     """Nobody holds it any more, and its connection is open. Python shows a ResourceWarning only with `-X dev`."""
     text = f"unclosed {client!r}: {CLOSE_HOW}"

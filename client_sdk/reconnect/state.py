@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from client_sdk.errors import ClientError
+from client_sdk.mistakes.operators import refused
 
 MAX_KEPT_CHANGES: Final = 64  # per listener; beyond, the oldest is forgotten and counted
 
@@ -85,6 +86,11 @@ class Changes(AsyncIterator[Change]):
 
     def __aiter__(self) -> "Changes":
         return self
+
+    if not TYPE_CHECKING:
+        __await__ = __iter__ = __next__ = __aenter__ = __aexit__ = __enter__ = __exit__ = refused(
+            "changes are read one by one: write `async for change in client.changes():`"
+        )
 
     async def __anext__(self) -> Change:
         while not self._waiting:

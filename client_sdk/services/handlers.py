@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import Refused
 from client_sdk.mistakes.arguments import kind_of
+from client_sdk.mistakes.handlers import reading_advice
 from client_sdk.payload import Payload, Received
 from client_sdk.services.limits import MAX_WAITING, Limit
 from client_sdk.services.request import Request
@@ -202,7 +203,7 @@ def decoded(codec: Codec, data: bytes, type: Any) -> Any:
     try:
         return codec.decode(data, type)
     except ValueError as error:
-        raise Refused("bad-payload", str(error), INVALID) from None
+        raise Refused("bad-payload", f"{error}{reading_advice(codec.mime_type, str(error))}", INVALID) from None
 
 
 def encoded(codec: Codec, value: Any) -> Any:

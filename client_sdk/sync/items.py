@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from client_sdk.calls.scatter_gather import Gathering as AsyncGathering
-from client_sdk.mistakes.operators import refused
+from client_sdk.mistakes.operators import refused, warn_ended
 from client_sdk.services.gather_answers import Answer
 from client_sdk.services.gather_answers import T as Made
 from client_sdk.streams import Flow as AsyncFlow
@@ -33,8 +33,11 @@ class Items(Iterator[T]):
         self._thread: Final = thread
         self._items: Final = items
         self._ready: Final[deque[T]] = deque()  # fetched with an earlier one; half a window at most
+        self._is_over = False  # its reader has seen the end, or has ended it
 
     def __iter__(self) -> Self:
+        if self._is_over:
+            warn_ended("this stream has ended")
         return self
 
     def __next__(self) -> T:
@@ -42,6 +45,7 @@ class Items(Iterator[T]):
             return self._ready.popleft()
         self._ready.extend(self._thread.run(self._take))
         if not self._ready:
+            self._is_over = True
             raise StopIteration
         return self._ready.popleft()
 
@@ -53,6 +57,7 @@ class Items(Iterator[T]):
         b'tick 0'
         >>> ticks.close()
         """
+        self._is_over = True
         self._ready.clear()
         with contextlib.suppress(ConnectionError):  # the client is closed, and what came through it with it
             self._thread.run(self._end)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from client_sdk import ApplicationError, NoRoute, Payload, Request, Service, address, connect, tracing
+from client_sdk import ApplicationError, NoRoute, Payload, Request, Service, address, connect, multicast, tracing
 from client_sdk.metadata import read_entries, route_bytes
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, is_wanted
@@ -232,7 +232,7 @@ async def test_every_model_carries_the_trace(broker: FakeBroker) -> None:
                 client.request_response(TO),
                 anext(client.request_stream(TO)),
                 anext(client.request_channel(TO, items_of(b"1"))),
-                anext(client.gather(TO)),
+                anext(client.gather(multicast("x"))),
             ):
                 with pytest.raises(NoRoute):
                     await call
@@ -256,7 +256,7 @@ async def test_every_call_is_a_span_and_says_how_it_ended(broker: FakeBroker, re
         with pytest.raises(NoRoute):
             await client.request_response(TO)
         assert [item.data async for item in client.request_stream(TO)] == [b"item"]
-        await anext(aiter(client.gather(TO)))
+        await anext(aiter(client.gather(multicast("x"))))
         with pytest.raises(ApplicationError):
             await anext(client.request_channel(TO, items_of(b"1")))
         await client.fire_and_forget(TO)

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from unittest import mock
+
+import pytest
 
 import client_sdk
 from client_sdk import (
@@ -11,6 +14,7 @@ from client_sdk import (
     multicast,
     shard,
 )
+from client_sdk.mistakes.methods import looked_at
 from client_sdk.testing import local_broker
 from tests.client_sdk.public.mistakes.world import ECHO, World, begun, echo_service, items_of, mistake, unseen, wrong
 
@@ -140,3 +144,47 @@ async def _gather_channel(world: World) -> str:
 async def _gather_anything(world: World) -> str:
     (answer,) = await world.client.gather(multicast("echo"), timeout_s=5)
     return str(answer.error)
+
+
+wrong("a list as `route=`", lambda world: world.client.request_response(ECHO, route=unseen(["say"])))
+wrong(
+    "data that is no JSON for a handler that reads it",
+    lambda world: world.client.request_response(ECHO, b"a", route="count"),
+)
+wrong(
+    "the function of a channel's items without parentheses",
+    lambda world: items_of(world.client.request_channel(ECHO, unseen(ticks), route="talk")),
+)
+
+
+async def ticks() -> AsyncIterator[bytes]:
+    """Items of a channel."""
+    yield b"tick"
+
+
+@mistake("a method of choosing that no broker knows; in the log")
+async def _unknown_method(world: World) -> str:
+    looked_at.clear()  # others may have said it
+    address("echo", lb="fastest")
+    return world.log()
+
+
+@mistake("a stream that is read twice")
+async def _read_twice(world: World) -> str:
+    stream = world.client.request_stream(ECHO, route="ticks")
+    await items_of(stream)
+    with pytest.warns(RuntimeWarning) as warned:
+        await items_of(stream)
+    return str(warned[0].message)
+
+
+@mistake("a gather of an `address`")
+async def _gather_one(world: World) -> str:
+    with pytest.warns(RuntimeWarning) as warned:
+        await world.client.gather(ECHO, route="say", timeout_s=5)
+    return str(warned[0].message)
+
+
+@mistake("what `resume=` gives is no data")
+async def _resumed(world: World) -> None:
+    await items_of(world.client.subscribe(ECHO, route="ticks", resume=lambda last: 3, endless=True))

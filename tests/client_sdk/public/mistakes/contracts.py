@@ -41,6 +41,10 @@ wrong("a method without types", lambda world: world.values.of(unseen(Untyped), E
 wrong("a contract without a codec", lambda world: world.client.of(unseen(Orders), ECHO))
 wrong("a method's name with a slip", lambda world: unseen(world.values.of(unseen(Orders), ECHO)).crate("a book"))
 wrong("the name of a service for `of`", lambda world: world.values.of(unseen(Orders), unseen("echo")))
+wrong(
+    "`timeout_s=` of a contract's method",
+    lambda world: unseen(world.values.of(unseen(Orders), ECHO)).create("a book", timeout_s=3),
+)
 wrong("a class in place of an object", lambda world: service().implement(unseen(Orders))(Empty))
 wrong("an object without the method", lambda world: service().implement(unseen(Orders))(Empty()))
 wrong("both in one call", lambda world: unseen(service()).implement(Orders, Empty()))
