@@ -43,7 +43,7 @@ class NearNames:
         if self._looks_n > MAX_LOOKS or tag.key == ROUTE_ID:
             return ""
         if not value:
-            return self._find_any(tag, reach)
+            return "" if tag.key == SERVICE_NAME else self._find_any(tag, reach)
         for other in (value.lower(), value.upper()):
             if other != value and self._is_asked_for(Tag(tag.key, other.encode()), reach):
                 return str(Tag(tag.key, other.encode()))

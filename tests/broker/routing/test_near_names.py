@@ -82,6 +82,7 @@ def test_a_value_in_other_letters_or_with_a_slip_is_suggested_whatever_its_key_i
     assert asked(colour="eu") == "colour=eu"
     assert asked(region=None) == "region without a value; did you mean region=eu?"
     assert asked(colour=None) == "colour without a value"
+    assert asked(service="") == "service="
     assert asked(name="orders") == "name=orders; did you mean service=orders?"
     assert refused(table, "orders", None, *tags_of({"region": "EU"})).endswith("region=EU; did you mean region=eu?")
 
