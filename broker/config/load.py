@@ -433,7 +433,7 @@ def _check_files(found: _Findings) -> None:
             if doc.option.form == "file":
                 Path(path).open("rb").close()
             elif Path(path).exists() and not Path(path).is_dir():
-                found.blame(name, f"{shown_value(path)} is not a directory")
+                found.blame(name, f"{shown_value(path)} is not a directory; write the path of a folder")
         except OSError as error:
             text = f"the file cannot be read: {error.strerror}"
             if not doc.option.is_secret:

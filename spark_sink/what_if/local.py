@@ -93,6 +93,8 @@ class LocalEngine:
 
 def check_folder(events: Path | None, tables: Path | None) -> None:
     """BadFolder: what is to be read is not there."""
+    if events is not None and events.is_file():
+        raise BadFolder(f"{events} is a file: name the folder of events, as serve --events does")
     if events is not None and not events.is_dir():
         raise BadFolder(f"there is no events folder {events}: start the broker with --events {events}")
     if tables is not None:

@@ -175,6 +175,7 @@ def test_the_command_writes_a_page(folder: Path, tmp_path: Path) -> None:
         (["--no-spark"], "give either --events or --tables"),
         (["--events", "a", "--tables", "b"], "give either --events or --tables"),
         (["--events", "nowhere", "--no-spark"], "there is no events folder nowhere"),
+        (["--events", __file__, "--no-spark"], f"{__file__} is a file: name the folder of events"),
         (["--events", "nowhere"], "there is no events folder nowhere"),
         (["--tables", "nowhere"], "nowhere holds no tables"),
         (["--events", ".", "--no-spark"], ". is no folder of events"),
