@@ -42,6 +42,7 @@ def modules() -> list[str]:
         "client_sdk/io/dispatch.py",
         "client_sdk/io/stream_pump.py",
         "client_sdk/codecs.py",
+        "client_sdk/mistakes/methods.py",
         "admin_api/access/gate.py",
         "admin_api/event_files.py",
         "admin_api/bodies.py",
