@@ -8,12 +8,13 @@ Anything with a `mime_type`, `decode` and `encode` is a codec, see `Codec`. Know
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 import msgspec
 from msgspec import inspect
 
 from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.operators import refused
 
 MAX_KEPT_DECODERS: Final = 256  # types; those of further ones are made for each message
 MAX_PLACES: Final = 3  # that a sender is told of at a time, where a model of pydantic finds many
@@ -106,6 +107,9 @@ class JsonCodec:
     """
 
     mime_type: str = "application/json"
+
+    if not TYPE_CHECKING:
+        __call__ = refused("this is the codec itself: write codec=JSON, without parentheses")
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ import re
 from typing import ClassVar, Final
 
 from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.attributes import missing_told
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 
 PAGE: Final = "docs/errors.md"
@@ -49,6 +50,7 @@ _IS_WORD: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _WORD: Final = re.compile(rf"({_IS_WORD.pattern}): (.*)", re.DOTALL)
 
 
+@missing_told("it has word, text, advice, code and is_retry_safe; str(error) says all")
 class ClientError(Exception):
     """Anything that this SDK says went wrong.
 

@@ -76,7 +76,9 @@ def as_bytes(value: object, subject: str) -> bytes:
     if isinstance(value, AsyncIterable):
         raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes; take its items with `async for`")
     hint = "other values need a codec, such as codec=JSON"
-    if isinstance(value, str):
+    if isinstance(value, BaseException):
+        hint = "write raise in place of return"
+    elif isinstance(value, str):
         hint = "text becomes bytes with text.encode()"
     elif isinstance(getattr(value, "data", None), bytes):
         hint = "its bytes are .data"

@@ -195,7 +195,7 @@ class LocalBroker(str):
     @property
     def _server(self) -> Server:
         if isinstance(self._host, BrokerProcess):
-            raise RuntimeError("a broker in another process cannot be inspected; use local_broker(process=False)")
+            raise RuntimeError("a broker in another process cannot be inspected: leave process= and arguments out")
         return self._host.server
 
 

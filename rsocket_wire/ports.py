@@ -9,6 +9,7 @@ from typing import Final
 SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 TCP_PORT: Final = 7878  # of tcp:// and tls://
 WS_PORT: Final = 7879  # of ws:// and wss://
+ADMIN_PORT: Final = 7070  # of the REST API
 MAX_PORT: Final = 65535
 DEFAULT_URL: Final = f"tcp://127.0.0.1:{TCP_PORT}"  # of commands that are given none
 

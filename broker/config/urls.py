@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from broker.config.toml import either, shown_value
 from rsocket_wire.errors import BrokerError
-from rsocket_wire.ports import MAX_PORT, SCHEMES, TCP_PORT, WS_PORT, without_password
+from rsocket_wire.ports import ADMIN_PORT, MAX_PORT, SCHEMES, TCP_PORT, WS_PORT, without_password
 
 DIAL_SCHEMES: Final = (*SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")
 WILDCARDS: Final = ("0.0.0.0", "::")  # hosts that are all addresses of this machine, at which nobody can be reached
@@ -220,6 +220,8 @@ def _meant(text: str) -> str:
         meant = str(Listen.parse(meant))
     except BrokerError:  # something else is wrong, too
         return _EXAMPLE
+    if web and rest.endswith(f":{ADMIN_PORT}"):
+        return f'; the REST API is listen = "{rest}" in [admin]'
     return f"; write {meant}" + (f", or {web}://{rest} for a WebSocket" if web else "")
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from client_sdk.io.transport import CLOSE_S, Pipe, SocketTransport
 from client_sdk.io.websocket import WebSocketTransport
-from rsocket_wire.ports import SCHEMES, TCP_PORT, WS_PORT, without_password
+from rsocket_wire.ports import ADMIN_PORT, SCHEMES, TCP_PORT, WS_PORT, without_password
 
 READ_BYTES: Final = 256 * 1024  # at most, per read
 MAX_LABEL: Final = 63  # characters of a part of a host's name. RFC 1035, section 2.3.4
@@ -138,6 +138,9 @@ def _meant(url: str) -> str:
     if not colon:
         example = url.removeprefix("//")
         return f"tcp://{example if example and '//' not in example else '127.0.0.1'}"
+    if scheme in ("http", "https") and rest.rstrip("/").endswith(f":{ADMIN_PORT}"):
+        host = rest.rpartition(":")[0]
+        return f"tcp://{host}:{TCP_PORT}, or ws://{host}:{WS_PORT} for a WebSocket; {scheme}:// is of the REST API"
     plain, web = ("tls", "wss") if scheme in ("https", "ssl", "tcps", "mqtts", "amqps") else ("tcp", "ws")
     return f"{plain}://{rest}" + (f", or {web}://{rest} for a WebSocket" if scheme.startswith("http") else "")
 

@@ -13,9 +13,26 @@ C = TypeVar("C", bound=type)
 LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for the other
 _CALLS: Final = "request_response, fire_and_forget, request_stream, request_channel, metadata_push, gather"
 CLIENT_HAS: Final = f"it has {_CALLS}, subscribe and of"
-CLIENT_HAS_NOT: Final = {"set_health": "a Service has it: await service.set_health(False)"}
+_OF_CLIENTS: Final = {
+    **dict.fromkeys(("connect", "reconnect", "start", "open"), "it is connected, and comes back after a loss"),
+    **dict.fromkeys(("ping", "is_open", "is_closed"), "write client.is_connected; keepalives go by themselves"),
+    **dict.fromkeys(
+        ("on", "on_message", "on_request", "on_event", "add_handler", "handle"),
+        "handlers are of a Service: connect(url, service=service), with @service.request_response('create')",
+    ),
+}
+CLIENT_HAS_NOT: Final = {
+    **_OF_CLIENTS,
+    **dict.fromkeys(
+        ("disconnect", "stop", "quit", "aclose", "shutdown"),
+        "write await client.close(), or end its block",
+    ),
+    "set_health": "a Service has it: await service.set_health(False)",
+}
 SYNC_CLIENT_HAS: Final = f"it has {_CALLS} and subscribe"
 SYNC_CLIENT_HAS_NOT: Final = {
+    **_OF_CLIENTS,
+    **dict.fromkeys(("disconnect", "stop", "quit", "shutdown"), "write client.close(), or end the block of with"),
     "of": "write functions that call this client, as docs/sdk/sync.md#contracts shows",
     "as_rsocket": "only the client of an event loop has it: client_sdk.connect",
     "set_health": "a Service has it: asyncio.run(service.set_health(False))",

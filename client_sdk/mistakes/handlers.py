@@ -24,6 +24,7 @@ INSTEAD: Final = {
         **dict.fromkeys(("headers", "header", "get"), "request.entry('text/plain')"),
         **dict.fromkeys(("path", "topic", "endpoint"), "request.route"),
         **dict.fromkeys(("user", "identity", "principal"), "request.caller"),
+        **dict.fromkeys(("respond", "reply", "send", "answer"), "return b'...', which is the answer"),
         "json": "the type of the data in place of Request, and codec=JSON of the service",
     },
     "Caller": {

@@ -16,6 +16,11 @@ _HOW: Final = "the client is connect(url), a service Service(name)"
 # By the name in lower case.
 _ADVICE: Final = {
     **dict.fromkeys(("broker", "brokerclient", "connection", "rsocket", "server"), _HOW),
+    **dict.fromkeys(
+        ("connect_sync", "sync_connect", "syncclient", "client_sync"),
+        "write `from client_sdk import sync`, and sync.connect(url)",
+    ),
+    **dict.fromkeys(("timeout", "requesttimeout", "deadline"), "a deadline that is over is DeadlineExceeded"),
     "brokerurl": "a URL is text, connect('tcp://127.0.0.1:7878')",
     **{
         name.lower(): f"write `from client_sdk.{module} import {name}`"

@@ -41,7 +41,7 @@ CALLED_ELSEWHERE: Final = {
             "token user username password auth api_key apikey authorization jwt bearer login secret"
         ),
         "keepalive_s=": "heartbeat heartbeat_s heartbeat_interval ping_interval ping keepalive_interval",
-        "connections=": "pool pool_size workers instances replicas",
+        "connections=": "pool pool_size",
         "drain_s=": "grace grace_s grace_period shutdown_timeout stop_timeout",
     }.items()
 }
@@ -66,6 +66,15 @@ OF_SERVICES: Final = {
         ("handler", "handlers", "routes", "route", "methods"), "decorate functions: @orders.request_response('create')"
     ),
 }
+OF_HANDLERS: Final = {
+    **dict.fromkeys(
+        ("timeout_s", "timeout", "deadline"), "callers say it; here write `async with asyncio.timeout(seconds):`"
+    ),
+    **dict.fromkeys(("returns", "response_model", "type"), "the function says it: `-> bytes`, or another type"),
+}
+OF_RUNNING: Final = dict.fromkeys(
+    ("workers", "processes", "replicas", "instances"), "it is one process: start the program several times"
+)
 OF_LOCAL_BROKERS: Final = dict.fromkeys(
     ("port", "host", "url", "urls", "address"), "write listen=['tcp://127.0.0.1:7878']; without it a port is chosen"
 )
@@ -95,7 +104,9 @@ def unknown_option(function: str, given: str, known: Iterable[str], example: str
 
 def _special(known: list[str]) -> Mapping[str, str]:
     if "urls" in known:
-        return OF_CONNECTIONS
+        return OF_CONNECTIONS | OF_RUNNING if "connections" in known else OF_CONNECTIONS
+    if "max_waiting" in known:
+        return OF_HANDLERS
     if "listen" in known:
         return OF_LOCAL_BROKERS
     if "wait_for_service" in known:

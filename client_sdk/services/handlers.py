@@ -12,12 +12,13 @@ import types
 import typing
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import Refused
 from client_sdk.mistakes.arguments import kind_of
 from client_sdk.mistakes.handlers import reading_advice
+from client_sdk.mistakes.operators import refused
 from client_sdk.payload import Payload, Received
 from client_sdk.services.limits import MAX_WAITING, Limit
 from client_sdk.services.request import Request
@@ -182,6 +183,9 @@ class Items:
     def __aiter__(self) -> "Items":
         return self
 
+    if not TYPE_CHECKING:
+        __iter__ = refused("the items of a channel come one by one: write `async for item in items:`")
+
     async def __anext__(self) -> Any:
         """Raises INVALID `bad-payload:` for an item that does not fit, and then the caller gets that."""
         payload = await anext(self._payloads)
@@ -238,9 +242,9 @@ def handler_of(
         if is_sync and model == REQUEST_CHANNEL:
             raise TypeError(f"a {model} handler is an async function: write async def, with yield")
     elif is_of(inspect.isasyncgenfunction, function) or is_of(inspect.isgeneratorfunction, function):
-        raise TypeError(
-            f"a {model} handler gives one answer: write return in place of yield, or make it a request_stream handler"
-        )
+        is_silent = model in (FIRE_AND_FORGET, METADATA_PUSH)
+        gives = "no answer: leave yield out" if is_silent else "one answer: write return in place of yield"
+        raise TypeError(f"a {model} handler gives {gives}, or make it a request_stream handler")
     if is_sync:
         threads = Threads(name)
         max_concurrency = MAX_THREADS if max_concurrency is None else max_concurrency
@@ -283,7 +287,8 @@ def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
     if model == REQUEST_CHANNEL and not places:
         places = [0]  # (request, payloads)
     if len(places) != 1:
-        raise TypeError(f"a {model} handler with 2 parameters: one of them is the request, write `request: Request`")
+        value = "one value, beside it the request: put several into one dataclass, or write `request: Request` for one"
+        raise TypeError(f"a {model} handler with 2 parameters takes {value}")
     order = REQUEST_BODY if places == [0] else BODY_REQUEST
     body = types[1 - places[0]]
     return _shape_of_items(body, order) if model == REQUEST_CHANNEL else _shape_of_body(body, order)

@@ -213,6 +213,8 @@ class Service:
         **options: Unpack[HandlerOptions],
     ) -> Callable[[Function], Function]:
         if route is not None and not isinstance(route, str):
+            if not callable(route):
+                raise TypeError(f"the route is {type(route).__name__}, it must be str: @….{model}('name')")
             raise TypeError(f"write @….{model}() or @….{model}('name'), with parentheses")
         if route is not None and len(route.encode()) > MAX_NAME_BYTES:
             text = f"has {len(route.encode())} bytes, it must have at most {MAX_NAME_BYTES}, or no caller can name it"

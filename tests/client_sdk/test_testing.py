@@ -303,7 +303,7 @@ async def test_broker_in_a_process_has_options_and_places_and_cannot_be_looked_i
         async with connect(broker):
             with pytest.raises(ClientError):
                 await connect(broker.urls["tcp"])
-            with pytest.raises(RuntimeError, match="process=False"):
+            with pytest.raises(RuntimeError, match="leave process= and arguments out"):
                 broker.routes()
         before = dict(broker.urls)
         await broker.restart()

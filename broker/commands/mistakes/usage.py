@@ -21,7 +21,7 @@ from rsocket_wire.files import missing_advice
 PROGRAM: Final = "rsocket-broker"
 ADMIN: Final = "http://127.0.0.1:7070"
 NEAR: Final = 0.75  # so alike, of 1, must options be: "--option" and "--options", never "--url" and "--all"
-NEAR_COMMAND: Final = 0.6
+NEAR_COMMAND: Final = 0.7
 MAX_PLACES: Final = 3  # commands that are named as those that have an option
 _URL: Final = re.compile(r"[a-z+]+://.")
 _FILE: Final = re.compile(r"[^=]*\.(toml|conf|cfg|ini|ya?ml|json)")
@@ -219,7 +219,8 @@ class _Line:
     def _other_name(self, option: str, value: str) -> str:
         for own, names in others.OPTIONS.items():
             if option in names and own in self._known:
-                wanted = shlex.quote(value) if value else _metavar(self._known[own])
+                fits = value and (own != "--meta" or "=" in value)
+                wanted = shlex.quote(value) if fits else _metavar(self._known[own])
                 return f"Write {own}" if _is_flag(self._known[own]) else f"Write {own} {wanted}"
         return ""
 

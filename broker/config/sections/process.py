@@ -9,7 +9,7 @@ from broker.config.option import CORE, MAX_NAME_BYTES, option
 from broker.config.sections.admin_checks import ADMIN, OPERATOR, READER, VIEWER
 from broker.config.sections.cluster import Locality
 from broker.config.urls import Listen
-from rsocket_wire.ports import TCP_PORT, WS_PORT
+from rsocket_wire.ports import ADMIN_PORT, TCP_PORT, WS_PORT
 
 MAX_WORKERS: Final = 256  # each is linked to each
 
@@ -151,7 +151,7 @@ class AdminOptions:
     """REST API and metrics."""
 
     listen: Listen | None = option(
-        Listen("http", "127.0.0.1", 7070),
+        Listen("http", "127.0.0.1", ADMIN_PORT),
         "Address of the REST API and the metrics; off disables them. Only this machine by default, because without "
         "admin.tokens they name every route and peer to everybody.",
         '"off"',

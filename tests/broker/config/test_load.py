@@ -103,7 +103,10 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
             '[tls]\nclient_ca = "."',
             '3: tls.client_ca: "." cannot be read: Is a directory; write the path of a file in it, such as broker.toml',
         ),
-        ('[events]\ndir = "broker.toml"', '3: events.dir: "broker.toml" is not a directory; write the path of a folder'),
+        (
+            '[events]\ndir = "broker.toml"',
+            '3: events.dir: "broker.toml" is not a directory; write the path of a folder',
+        ),
         ("[events]\nroll_s = 0", "3: events.roll_s: must be a number from 0.1 to 3600, not 0"),
         ('[routing]\nchooser = "best"', f'3: routing.chooser: must be {A_CHOOSER}, not "best"'),
         ("[routing]\nstrict_hints = 1", "3: routing.strict_hints: must be true or false, not 1; write true"),

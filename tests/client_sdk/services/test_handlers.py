@@ -339,7 +339,7 @@ def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> N
         (answer, "async def handle(data: bytes, *, more: bytes): pass", "1 or 2 parameters"),
         (answer, "async def handle(book: Book): pass", "bytes cannot be decoded as Book"),
         (answer, "async def handle(text: str): pass", "bytes cannot be decoded as str"),
-        (answer, "async def handle(one: bytes, two: bytes): pass", "one of them is the request"),
+        (answer, "async def handle(one: bytes, two: bytes): pass", "beside it the request"),
         (answer, "async def handle(one: bytes, two: Request, three: bytes): pass", "1 or 2 parameters"),
         (service.request_response(codec=JSON), "async def handle(v: list[int] | set[int]): pass", "one array-like"),
         (service.request_response(codec=JSON), "async def handle(v: 'Unknown'): pass", "the type 'Unknown' cannot be"),
