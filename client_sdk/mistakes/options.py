@@ -91,11 +91,12 @@ def unknown_option(function: str, given: str, known: Iterable[str], example: str
     connect() has no argument payload=; did you mean data=?
     """
     names = sorted(frozenset(known) - {"self"})
+    has_more = len(names) > 1  # of one, the example says more than what others have
     mend = (
         _special(names).get(given)
-        or _called_elsewhere(given, names)
+        or (has_more and _called_elsewhere(given, names))
         or near(f"{given}=", (f"{each}=" for each in names), LIKE)
-        or (_of_others(given) if len(names) > 1 else "")  # of one, the example says more
+        or (has_more and _of_others(given))
         or f"it has {', '.join(f'{each}=' for each in names)}"
         + (f": write `{example}`" if example and len(names) <= MAX_OPTIONS else "")
     )
@@ -117,8 +118,6 @@ def _special(known: list[str]) -> Mapping[str, str]:
 
 
 def _called_elsewhere(given: str, known: list[str]) -> str:
-    if len(known) == 1:  # the example says more
-        return ""
     for how, names in CALLED_ELSEWHERE.items():
         if given in names and how.partition("=")[0] in known:
             return f"did you mean {how}?" if how.endswith("=") else f"write {how}"
