@@ -165,8 +165,8 @@ def _check_method(name: str) -> None:
     """Warns of a name that no broker of this version knows; it is sent all the same, another broker may know it."""
     from broker.config.toml import either
     from broker.routing.choosers.registry import ROUND_ROBIN, Methods
-    from broker.routing.policies import CHOOSERS, WRAPPERS
     from client_sdk.mistakes.methods import looked_at
+    from rsocket_wire.methods import CHOOSERS, WRAPPERS
 
     looked_at.add(("lb", name))  # it is told of here, and not in the log, too
     if Methods().find(name, ROUND_ROBIN) is None:

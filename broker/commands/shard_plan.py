@@ -20,10 +20,11 @@ from admin_api.ctl.terminal import print_table
 from broker import exit_status
 from broker.routing.balance import gini, max_over_mean
 from broker.routing.sharding.hashes import key_hash
-from broker.routing.sharding.methods import NAMES, ShardMethod, ShardMethods
+from broker.routing.sharding.methods import ShardMethod, ShardMethods
 from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.methods import SHARD_METHODS
 from rsocket_wire.wire.ids import ID_BYTES, id_text, parse_id
 from spark_sink.number_types import Count
 from spark_sink.progress_line import ProgressLine
@@ -118,7 +119,9 @@ def made_ids(count: int, taken: Sequence[bytes] = ()) -> list[bytes]:
 @click.option(
     "--leave", "leaves", multiple=True, metavar="N|ID", help="The last N routes leave, or the route ID; again for more."
 )
-@click.option("--method", default=ALL, show_default=True, metavar="NAME", help=f"{', '.join(NAMES)}; or all of them.")
+@click.option(
+    "--method", default=ALL, show_default=True, metavar="NAME", help=f"{', '.join(SHARD_METHODS)}; or all of them."
+)
 @click.option("--keys", "keys_n", metavar="N", type=Count(1, MAX_KEYS), help=f"Try N made-up keys.  [default: {KEYS}]")
 @click.option(
     "--keys-file",
@@ -181,10 +184,10 @@ def _told(hashes: Sequence[int], name: str, line: ProgressLine) -> Iterator[int]
 
 def _methods(name: str) -> list[ShardMethod]:
     known = ShardMethods()
-    names = NAMES if name.lower() == ALL else (name,)
+    names = SHARD_METHODS if name.lower() == ALL else (name,)
     found = [method for method in map(known.find, names) if method is not None]
     if not found:
-        raise click.UsageError(f"--method {name!r} is none of {', '.join(NAMES)}, {ALL}")
+        raise click.UsageError(f"--method {name!r} is none of {', '.join(SHARD_METHODS)}, {ALL}")
     return found
 
 

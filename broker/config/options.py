@@ -22,7 +22,7 @@ from broker.config.sections.routing import ProtectionOptions, RoutingOptions
 from broker.config.sections.samwise import ExchangeOptions, RabbitmqOptions, SamwiseOptions
 from broker.config.toml import either, toml_text
 from broker.config.urls import Listen
-from broker.routing.policies import CHOOSERS, WRAPPERS
+from rsocket_wire.methods import CHOOSERS, WRAPPERS
 
 VARIABLE_PREFIX: Final = "RSB_"
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read

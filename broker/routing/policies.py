@@ -6,9 +6,6 @@ One policy is the default; services may have their own, by name (`Policies`).
 from dataclasses import dataclass
 from typing import Final
 
-CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
-WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
-
 
 @dataclass(frozen=True)
 class Policy:

@@ -14,14 +14,14 @@ from broker.routing.choosers.chooser import Chooser, Turn
 from broker.routing.choosers.registry import ROUND_ROBIN, Method, Methods
 from broker.routing.choosers.sticky import sticky_key
 from broker.routing.health.loads import ServiceLoad
-from broker.routing.policies import CHOOSERS, WRAPPERS, Policies, Policy
+from broker.routing.policies import Policies, Policy
 from broker.routing.reach import Reach
 from broker.routing.remarks import Remarks
 from broker.routing.sharding.hashes import key_hash
-from broker.routing.sharding.methods import NAMES as SHARD_METHOD_NAMES
 from broker.routing.sharding.methods import ShardMethod, ShardMethods
 from broker.routing.table import Route, normal_tag
 from rsocket_wire.errors import REJECTED, BrokerError, InvalidFrame, Refusal
+from rsocket_wire.methods import CHOOSERS, SHARD_METHODS, WRAPPERS
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address, RouteSetup, decode_frame
 from rsocket_wire.wire.keys import (
     DEADLINE,
@@ -330,7 +330,7 @@ class Addresses:
             if method is not None:
                 return method
             self.unknown_methods += 1
-            self._remark(SHARD_METHOD.short_name, hint, policy.shard_method, SHARD_METHOD_NAMES, target)
+            self._remark(SHARD_METHOD.short_name, hint, policy.shard_method, SHARD_METHODS, target)
         method = self._shard_methods.find(policy.shard_method)
         if method is None:  # as with choosers, only where a program embeds the broker
             self.unknown_methods += 1

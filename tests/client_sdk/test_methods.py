@@ -1,14 +1,14 @@
-"""Methods of choosing: the SDK knows the names that this broker knows."""
+"""Methods of choosing: SDK and broker know the same names."""
 
 import logging
 
 import pytest
 
-from broker.routing.choosers import registry
-from broker.routing.policies import CHOOSERS, WRAPPERS
-from broker.routing.sharding import methods as sharding
+from broker.routing.choosers.registry import ROUND_ROBIN, Methods
+from broker.routing.sharding.methods import ShardMethods
 from client_sdk import address, shard
-from client_sdk.mistakes.methods import LB_METHODS, LB_WRAPPERS, MAX_LOOKED_AT, SHARD_METHODS, look_at, looked_at
+from client_sdk.mistakes.methods import MAX_LOOKED_AT, look_at, looked_at
+from rsocket_wire.methods import CHOOSERS, CHOOSERS_ALIASES, SHARD_ALIASES, SHARD_METHODS, WRAPPERS, plain_name
 
 
 @pytest.fixture(autouse=True)
@@ -16,11 +16,18 @@ def _nothing_looked_at() -> None:
     looked_at.clear()
 
 
+@pytest.mark.parametrize("name", ["roundrobin", "RoundRobin", "round-robin", "ROUND_ROBIN", "round robin"])
+def test_upper_case_and_what_stands_between_words_do_not_matter(name: str) -> None:
+    assert plain_name(name) == ROUND_ROBIN
+
+
 def test_what_the_broker_knows_is_known(caplog: pytest.LogCaptureFixture) -> None:
-    assert (LB_METHODS, LB_WRAPPERS, SHARD_METHODS) == (CHOOSERS, WRAPPERS, sharding.NAMES)
-    for name in (*CHOOSERS, *WRAPPERS, *registry._ALIASES, "sticky:round_robin", "Zone-First:p2c"):
+    choosers, shard_methods = Methods(), ShardMethods()
+    for name in (*CHOOSERS, *WRAPPERS, *CHOOSERS_ALIASES, "sticky:round_robin", "Zone-First:p2c"):
+        assert choosers.find(name, ROUND_ROBIN) is not None, name
         address("orders", lb=name)
-    for name in (*sharding.NAMES, *sharding._ALIASES):
+    for name in (*SHARD_METHODS, *SHARD_ALIASES):
+        assert shard_methods.find(name) is not None, name
         shard("carts", key="user", user="ada", method=name)
     assert not caplog.records
 

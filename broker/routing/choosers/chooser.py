@@ -89,8 +89,3 @@ def is_left_out(route: Route, beside: Route, rng: Rng, now: float) -> bool:
     if now >= route.load.warm_at:
         return False
     return rng.below(_FINE) >= int(route.load.share(now) / beside.load.share(now) * _FINE)
-
-
-def plain_name(method: str) -> str:
-    """`Round-Robin`, `round_robin` and `roundrobin` are one method."""
-    return method.lower().replace("-", "").replace("_", "").replace(" ", "")

@@ -10,7 +10,7 @@ Upper case, `-`, `_` and blanks do not matter. Who is used to Envoy, Finagle or 
 
 from typing import Final
 
-from broker.routing.choosers.chooser import Chooser, plain_name
+from broker.routing.choosers.chooser import Chooser
 from broker.routing.choosers.least_busy import LeastBusy
 from broker.routing.choosers.peak_ewma import PeakEwma
 from broker.routing.choosers.power_of_two import PowerOfTwo
@@ -18,6 +18,7 @@ from broker.routing.choosers.random import Random
 from broker.routing.choosers.round_robin import RoundRobin
 from broker.routing.choosers.weighted import Weighted
 from broker.routing.choosers.zone_first import ZoneFirst
+from rsocket_wire.methods import CHOOSERS_ALIASES, plain_name
 
 ROUND_ROBIN: Final = "roundrobin"
 RANDOM: Final = "random"
@@ -27,22 +28,6 @@ POWER_OF_TWO: Final = "poweroftwo"
 PEAK_EWMA: Final = "peakewma"
 STICKY: Final = "sticky"
 ZONE_FIRST: Final = "zonefirst"
-
-_ALIASES: Final = {
-    "rr": ROUND_ROBIN,
-    "weightedrandom": WEIGHTED,
-    "leastconnections": LEAST_BUSY,
-    "leastloaded": LEAST_BUSY,
-    "leastpending": LEAST_BUSY,
-    "leastrequest": POWER_OF_TWO,  # Envoy's, which draws two
-    "leastrequests": POWER_OF_TWO,
-    "p2c": POWER_OF_TWO,
-    "poweroftwochoices": POWER_OF_TWO,
-    "ewma": PEAK_EWMA,
-    "weightedstats": PEAK_EWMA,  # Java's: two are drawn, and latencies compared
-    "zone": ZONE_FIRST,
-    "zoneaware": ZONE_FIRST,
-}
 
 
 class Method:
@@ -97,4 +82,4 @@ class Methods:
 
 def _canonical(name: str) -> str:
     plain = plain_name(name)
-    return _ALIASES.get(plain, plain)
+    return CHOOSERS_ALIASES.get(plain, plain)

@@ -14,29 +14,17 @@ one when.
 
 from typing import Final
 
-from broker.routing.choosers.chooser import plain_name
 from broker.routing.sharding import maglev, rings
 from broker.routing.sharding.hashes import MASK, mix, weight
 from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
+from rsocket_wire.methods import SHARD_ALIASES, plain_name
 
 RENDEZVOUS: Final = "rendezvous"
 MAGLEV: Final = "maglev"
 RING: Final = "ring"
 JUMP: Final = "jump"
 MODULO: Final = "modulo"
-NAMES: Final = (RENDEZVOUS, MAGLEV, RING, JUMP, MODULO)
-
-_ALIASES: Final = {
-    "hrw": RENDEZVOUS,
-    "highestrandomweight": RENDEZVOUS,
-    "ketama": RING,
-    "ringhash": RING,
-    "consistenthash": RING,
-    "jumphash": JUMP,
-    "jumpconsistenthash": JUMP,
-    "mod": MODULO,
-}
 _JUMP_STEP: Final = 0x1E3779B9  # odd, so that 2^31 steps meet every state once
 
 
@@ -151,4 +139,4 @@ class ShardMethods:
     def find(self, name: str) -> ShardMethod | None:
         """The method of a name; None when nobody knows it."""
         plain = plain_name(name)
-        return self._by_name.get(_ALIASES.get(plain, plain))
+        return self._by_name.get(SHARD_ALIASES.get(plain, plain))

@@ -15,9 +15,10 @@ from broker.commands.main import main
 from broker.commands.shard_plan import MAX_KEY_BYTES, MAX_ROUTES, made_ids, shard_plan
 from broker.routing.balance import gini
 from broker.routing.sharding.hashes import key_hash
-from broker.routing.sharding.methods import NAMES, ShardMethods
+from broker.routing.sharding.methods import ShardMethods
 from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
+from rsocket_wire.methods import SHARD_METHODS
 from rsocket_wire.wire.ids import id_text
 from tests.admin_api.fakes import FakeAdmin, shop
 
@@ -55,7 +56,7 @@ def owners(method: str, ids: list[bytes], keys: list[bytes]) -> list[str]:
     return [chosen.choose(routes, key_hash([key])).id_text for key in keys]
 
 
-@pytest.mark.parametrize("method", NAMES)
+@pytest.mark.parametrize("method", SHARD_METHODS)
 @pytest.mark.parametrize("change, before_n, after_n", [(("--join", "1"), 8, 9), (("--leave", "2"), 8, 6)])
 def test_counts_are_those_of_the_methods_that_the_broker_uses(
     method: str, change: tuple[str, str], before_n: int, after_n: int
@@ -96,7 +97,7 @@ def test_table_has_a_row_for_each_method() -> None:
         "2,000 keys; 8 routes, 1 join, 0 leave: 9 routes",
         "method keys moved % ideal % fullest route max/mean gini",
     ]
-    assert [line.split()[0] for line in lines[2:]] == list(NAMES)
+    assert [line.split()[0] for line in lines[2:]] == list(SHARD_METHODS)
     methods = told("--routes", "8", "--join", "1", *FEW)["methods"]
     assert isinstance(methods, dict)
     said = methods["modulo"]

@@ -9,7 +9,7 @@ from broker.config.auth import OPERATORS
 from broker.config.load import ConfigErrors
 from broker.config.options import OPTIONS, Config, OptionDoc
 from broker.routing.choosers.registry import Methods
-from broker.routing.policies import CHOOSERS, WRAPPERS
+from rsocket_wire.methods import CHOOSERS, WRAPPERS
 from tests.broker.config.sources import A_CHOOSER, mistakes_of, of_file, write_pem
 
 WORDS = [*CHOOSERS, *WRAPPERS, "best", "round-robin", ""]

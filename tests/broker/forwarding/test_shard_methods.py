@@ -5,9 +5,10 @@ import pytest
 from broker.core import CoreSettings
 from broker.routing.policies import Policy
 from broker.routing.sharding.hashes import key_hash
-from broker.routing.sharding.methods import NAMES, ShardMethods
+from broker.routing.sharding.methods import ShardMethods
 from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
+from rsocket_wire.methods import SHARD_METHODS
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import SHARD_KEY, SHARD_METHOD, Key
 from rsocket_wire.wire.tags import Tag
@@ -46,17 +47,17 @@ def shop(settings: CoreSettings | None = None, service: str = "carts") -> tuple[
 
 def test_methods_disagree_about_these_keys() -> None:
     """Or the tests below would say nothing."""
-    assert len({tuple(owners(name)) for name in NAMES}) == len(NAMES)
+    assert len({tuple(owners(name)) for name in SHARD_METHODS}) == len(SHARD_METHODS)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHARD_METHODS)
 def test_the_method_of_the_hint_is_taken(name: str) -> None:
     world, wires, caller = shop()
     assert served(wires, caller, [asked(user, (SHARD_METHOD, name.upper())) for user in USERS]) == owners(name)
     assert world.core.query.unknown_methods == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHARD_METHODS)
 def test_the_hint_may_stand_among_the_tags_of_one_map(name: str) -> None:
     """D-12."""
     _, wires, caller = shop()
@@ -76,7 +77,7 @@ def test_rendezvous_is_the_default() -> None:
     assert served(wires, caller, [asked(user) for user in USERS]) == owners("rendezvous")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHARD_METHODS)
 def test_a_service_may_have_a_default_of_its_own(name: str) -> None:
     settings = CoreSettings(policy=Policy(shard_method="modulo"), policies={"carts": Policy(shard_method=name)})
     _, wires, caller = shop(settings)
@@ -105,7 +106,7 @@ def test_a_policy_that_names_no_method_is_counted_and_rendezvous_taken() -> None
     assert world.core.query.unknown_methods == len(USERS)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHARD_METHODS)
 def test_owners_follow_routes_that_come_and_go(name: str) -> None:
     """What was remembered of a service is good for one generation; the addresses are the same ones all the time."""
     world, wires, caller = shop()

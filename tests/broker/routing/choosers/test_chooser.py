@@ -1,15 +1,14 @@
-"""What the choosers have in common: draws among routes that warm up, and one spelling of their names."""
+"""What the choosers have in common: draws among routes that warm up."""
 
 from collections import Counter
 
 import pytest
 
-from broker.routing.choosers.chooser import Chooser, Turn, another, plain_name
+from broker.routing.choosers.chooser import Chooser, Turn, another
 from broker.routing.choosers.least_busy import EXACT, LeastBusy
 from broker.routing.choosers.peak_ewma import PeakEwma
 from broker.routing.choosers.power_of_two import PowerOfTwo
 from broker.routing.choosers.random import Random
-from broker.routing.choosers.registry import ROUND_ROBIN
 from broker.routing.choosers.round_robin import RoundRobin
 from broker.routing.choosers.weighted import Weighted
 from broker.routing.health.loads import GOOD
@@ -95,13 +94,6 @@ def test_least_busy_of_old_ones_is_chosen_while_another_warms_up() -> None:
         route.load.began(True)
     joined(table, 9, now=1000.0).load.began(True)
     assert is_likely(counted(LeastBusy(), all_of(table), 4000, now=1000.0), {3: 1, 4: 1})
-
-
-@pytest.mark.parametrize(
-    "name", ["roundrobin", "RoundRobin", "round_robin", "round-robin", "ROUND_ROBIN", "round robin"]
-)
-def test_method_has_one_plain_name(name: str) -> None:
-    assert plain_name(name) == ROUND_ROBIN
 
 
 def test_another_position_is_each_but_the_first() -> None:

@@ -7,9 +7,9 @@ from broker.routing.query import Query
 from broker.routing.rng import Rng
 from broker.routing.sharding.cache import FRESH_S, MAX_BUILT_PER_S, MAX_HELD_BYTES, OwnerCache
 from broker.routing.sharding.hashes import key_hash
-from broker.routing.sharding.methods import NAMES
 from broker.routing.table import Table
 from rsocket_wire.errors import REJECTED
+from rsocket_wire.methods import SHARD_METHODS
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import SERVICE_NAME, SHARD_KEY, SHARD_METHOD, Key
 from rsocket_wire.wire.tags import Tag
@@ -62,7 +62,7 @@ def test_what_is_kept_answers_as_if_it_was_built_anew() -> None:
                 )  # other: as many as before, and not the same ones; swap: in each other's slots
         elif change == "again":
             table.join(made.route(3, zone="b"), made.AT_MS + 1)  # a new route with an id that was there
-        for name in NAMES:
+        for name in SHARD_METHODS:
             for key in KEYS[:20]:  # `fresh` builds a table for each
                 now += 1.0
                 found = kept.choose(made.shard_method(name), made.all_of(table), table.generation, key, now)
@@ -72,7 +72,7 @@ def test_what_is_kept_answers_as_if_it_was_built_anew() -> None:
     assert (fresh.size(), fresh.held_bytes) == (0, 0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHARD_METHODS)
 def test_the_same_routes_share_what_is_built_whatever_tags_found_them(name: str) -> None:
     """Or somebody who writes the same tags otherwise each time would have a table built for each request."""
     table = made.table_of(2, a="1", b="2", c="3")
@@ -128,7 +128,7 @@ def test_table_of_the_same_routes_outlives_a_generation(name: str) -> None:
 
 def test_nothing_is_kept_of_an_only_route() -> None:
     owners = OwnerCache()
-    for name in NAMES:
+    for name in SHARD_METHODS:
         assert choose(owners, name, made.all_of(made.table_of(1))) == [1] * len(KEYS)
     assert (owners.size(), owners.held_bytes) == (0, 0)
 

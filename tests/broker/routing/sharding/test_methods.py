@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from broker.routing.sharding import maglev, rings
 from broker.routing.sharding.hashes import key_hash
-from broker.routing.sharding.methods import NAMES, ShardMethods
+from broker.routing.sharding.methods import ShardMethods
 from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
+from rsocket_wire.methods import SHARD_METHODS
 from tests.broker.routing.made import route, shard_method
 from tests.broker.routing.sharding.owners import KEYS, moved, owners, uuids
 
@@ -33,14 +34,14 @@ def indices(name: str, routes: list[Route], keys: list[int]) -> list[int]:
 # Always the same
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHARD_METHODS)
 def test_owners_of_no_method_ever_change(name: str) -> None:
     """D-36: brokers of different versions must agree; these vectors are part of the protocol between them."""
     assert indices(name, uuids(7), KEYS[:20]) == VECTORS[name]
 
 
 @given(
-    name=st.sampled_from(NAMES),
+    name=st.sampled_from(SHARD_METHODS),
     ids=st.lists(st.integers(0, 2**128 - 1), min_size=1, max_size=12, unique=True),
     keys=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=20),
     data=st.data(),
@@ -55,13 +56,13 @@ def test_order_in_which_routes_are_met_does_not_matter(
     assert [owner.id for owner in owners(name, [route(number) for number in other], keys)] == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHARD_METHODS)
 def test_only_route_owns_every_key(name: str) -> None:
     only = uuids(1)
     assert owners(name, only, [0, 1, 2**31 - 1, *KEYS[:20]]) == only * 23
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHARD_METHODS)
 def test_smallest_and_largest_hashes_have_owners(name: str) -> None:
     routes = uuids(5)
     assert all(owner in routes for owner in owners(name, routes, [0, 1, 2**31 - 2, 2**31 - 1]))
@@ -141,7 +142,7 @@ def test_keys_are_spread_evenly(name: str, more: float) -> None:
     assert all(mean * (1 - more) <= found[each.id] <= mean * (1 + more) for each in routes)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHARD_METHODS)
 def test_keys_that_count_up_are_spread_evenly_too(name: str) -> None:
     routes = uuids(4)
     found = Counter(owner.id for owner in owners(name, routes, [key_hash([b"%d" % key]) for key in range(20_000)]))
