@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 from client_sdk.errors import ClientError, DeadlineExceeded
-from client_sdk.mistakes.operators import refused, warn_ended
+from client_sdk.mistakes.operators import one_by_one, refused, warn_ended
 from client_sdk.payload import Payload, Received
 
 if TYPE_CHECKING:  # a default is of Python 3.13
@@ -67,6 +67,9 @@ class Inflow(AsyncIterator[Payload]):
         self._stop: Callable[[], object] | None = None  # likewise
         self.deadline_at = 0.0  # loop time; the engine ends the stream then; 0: never
         self.late_text = "the deadline has passed"  # what the reader is told then
+
+    if not TYPE_CHECKING:
+        __iter__ = __next__ = __getitem__ = __await__ = one_by_one
 
     def attach(self, grant: Callable[[int], None], stop: Callable[[], object]) -> None:
         """The stream is open: `grant(n)` asks for more items, `stop()` cancels it."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from client_sdk.errors import ApplicationError, Refused, split_word
 from client_sdk.io.failures import CHECKED_BYTES, check_size, failure_of
 from client_sdk.io.stream_pump import Owner, StreamPump, is_cancelled
+from client_sdk.mistakes.handlers import advice_of
 from client_sdk.payload import Payload, Received, as_parts
 from client_sdk.protocol.stream import Stream
 from client_sdk.streams import DEFAULT_WINDOW_N, Inflow
@@ -117,7 +118,7 @@ class Dispatcher:
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled(error):
                 raise
-            _log.error("%s: the handler failed", what, exc_info=error)
+            _log.error("%s: the handler failed%s", what, advice_of(error, False), exc_info=error)
 
     async def _answer(self, stream: Stream, responder: Responder, metadata: bytes | None, data: bytes) -> None:
         task: Any = stream.holder

@@ -15,6 +15,7 @@ from client_sdk.mistakes.kinds import check_kinds, kinds_of
 from client_sdk.mistakes.options import FUNCTIONS, MAX_OPTIONS, unknown_option
 
 F = TypeVar("F", bound=Callable[..., Any])
+SERVE_SEVERAL: Final = "several are served by `await asyncio.gather(serve(url, a), serve(url, b))` in an async function"
 _NUMBER: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds)?\s*")
 
 
@@ -56,6 +57,8 @@ def advised(example: str, options: Any = None, *, is_hot: bool = True) -> Callab
                 if is_open and "positional only" in str(error):  # `bind` takes a tag of this name for the parameter
                     return
                 text = str(error).replace(" keyword-only", "")  # as of Python 3.14
+                if [type(each).__name__ for each in given[1:3]] == ["Service", "Service"]:
+                    raise TypeError(f"{name}() takes one Service: {SERVE_SEVERAL}") from None
                 raise TypeError(f"{name}(): {text}; write `{example}`") from None
 
         if inspect.iscoroutinefunction(function):

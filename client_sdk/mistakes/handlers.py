@@ -1,11 +1,13 @@
 """What a handler that has raised may have meant: an end of the line in the service's log."""
 
 import linecache
+import logging
 import re
 from pathlib import Path
-from types import TracebackType
-from typing import Final
+from types import NoneType, TracebackType
+from typing import Any, Final, get_origin
 
+_log: Final = logging.getLogger("client_sdk")
 _SDK: Final = str(Path(__file__).parents[1])
 REFUSING: Final = (
     "; a handler tells its caller something by raise ApplicationError('only 3 are left', word='out-of-stock'), "
@@ -16,6 +18,12 @@ NO_JSON: Final = (
 )
 NO_CALLER: Final = "; request.caller is None unless the broker has auth.mode and, in [service.NAME], identity = true"
 NO_ENTRY: Final = "; request.metadata are the bytes of all entries, the content of one is request.entry('mime/type')"
+# By the model.
+ANSWERS: Final = {
+    "request_response": "return b'...', which is the answer",
+    **dict.fromkeys(("request_stream", "request_channel"), "yield b'...', which is an item of the answer"),
+    **dict.fromkeys(("fire_and_forget", "metadata_push"), "nothing in its place: the caller gets no answer"),
+}
 # What others call it that a Request, or its caller, has.
 INSTEAD: Final = {
     "Request": {
@@ -24,7 +32,7 @@ INSTEAD: Final = {
         **dict.fromkeys(("headers", "header", "get"), "request.entry('text/plain')"),
         **dict.fromkeys(("path", "topic", "endpoint"), "request.route"),
         **dict.fromkeys(("user", "identity", "principal"), "request.caller"),
-        **dict.fromkeys(("respond", "reply", "send", "answer"), "return b'...', which is the answer"),
+        **dict.fromkeys(("respond", "reply", "send", "answer", "write", "ack", "nak", "nack"), ""),  # as ANSWERS says
         "json": "the type of the data in place of Request, and codec=JSON of the service",
     },
     "Caller": {
@@ -46,7 +54,10 @@ def advice_of(error: BaseException, is_of_sdk: bool) -> str:
     if is_of_sdk:
         return "" if frame.tb_frame.f_code.co_filename.startswith(_SDK) else REFUSING
     if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("client_sdk.services."):
-        code = INSTEAD.get(type(error.obj).__name__, {}).get(str(error.name))
+        kind, name = type(error.obj).__name__, str(error.name)
+        code = INSTEAD.get(kind, {}).get(name)
+        if code == "":
+            code = ANSWERS.get(getattr(error.obj, "model", ""))
         return "" if code is None else f"; write {code}"
     if isinstance(error, AttributeError) and error.obj is None and "caller." in _line_of(frame):
         return NO_CALLER
@@ -54,6 +65,24 @@ def advice_of(error: BaseException, is_of_sdk: bool) -> str:
     if is_dict and re.search(r"metadata(\[|\.\w+\()", _line_of(frame)):
         return NO_ENTRY
     return ""
+
+
+def took_request(name: str, error: TypeError | AttributeError) -> str:
+    """For a handler that has taken the parameter `name` for something else than the Request; empty where it has not."""
+    if isinstance(error, AttributeError) and not hasattr(b"", str(error.name)):
+        return ""
+    text = f"{name} is the Request: write `{name}: bytes` to be given its bytes, or {name}.data"
+    if "not subscriptable" in str(error):
+        text += f"; for a value give it a type, as `{name}: dict[str, str]`, and its service codec=JSON"
+    return text
+
+
+def warn_dropped(model: str, what: str, gives: Any) -> None:
+    """For `what`, which says that it `gives` something, to callers that get nothing."""
+    kind = get_origin(gives) or gives
+    if isinstance(kind, type) and kind not in (NoneType, object, Any) and not hasattr(kind, "__await__"):
+        text = "%s returns %s, which is dropped: a caller of %s gets no answer; write -> None, or @….request_response()"
+        _log.warning(text, what, gives.__name__ if isinstance(gives, type) else gives, model)
 
 
 def _line_of(frame: TracebackType) -> str:

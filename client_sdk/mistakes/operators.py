@@ -7,7 +7,7 @@ import functools
 import logging
 import warnings
 from collections.abc import Callable
-from typing import Any, Final, Never, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 CLOSE_HOW: Final = "write `async with connect(...) as client:`, or end it with `await client.close()`"
@@ -17,10 +17,25 @@ _log: Final = logging.getLogger("client_sdk")
 def refused(text: str) -> Callable[..., Any]:
     """A method, such as `__await__`, that raises a TypeError with this text."""
 
-    def refuse(*_: object) -> Never:
+    def refuse(*_: object, **__: object) -> Never:
         raise TypeError(text)
 
     return refuse
+
+
+one_by_one: Final = refused("the items of a channel come one by one: write `async for item in items:`")
+
+
+class ReadOnly(dict[str, str | None]):
+    """The tags of a service, as they are: what is changed in a copy of them would reach nobody."""
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = refused(
+            "tags are changed by `await service.set_tags({**service.tags, 'region': 'us'})`"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, str | None]]]:
+        return dict, (dict(self),)
 
 
 def entered(text: str) -> Callable[[F], F]:

@@ -146,12 +146,15 @@ def _method_of(shown: str, name: str, function: Any) -> Method:
 
 def _parameter_of(shown: str, signature: inspect.Signature, hints: dict[str, Any]) -> Parameter | None:
     """What it takes besides `self`."""
-    parameters = list(signature.parameters.values())[1:]
-    if not parameters:
+    parameters = list(signature.parameters.values())
+    if not parameters or (parameters[0].name != "self" and parameters[0].annotation is not _ABSENT):
+        takes = ", ".join(["self", *map(str, parameters)])
+        raise TypeError(f"{shown} has no self, and a contract has nothing but methods: write ({takes})")
+    if not parameters[1:]:
         return None
-    first = parameters[0]
-    if len(parameters) > 1 or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
-        names = ", ".join(str(each).partition(":")[0] for each in parameters)
+    first = parameters[1]
+    if len(parameters) > 2 or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        names = ", ".join(str(each).partition(":")[0] for each in parameters[1:])
         raise TypeError(f"{shown} takes {names}: it must be one value; put several into one dataclass")
     return Parameter(first.name, hints.get(first.name, first.annotation), first.default)
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import Refused
 from client_sdk.mistakes.arguments import kind_of
-from client_sdk.mistakes.handlers import reading_advice
-from client_sdk.mistakes.operators import refused
+from client_sdk.mistakes.handlers import reading_advice, took_request, warn_dropped
+from client_sdk.mistakes.operators import one_by_one
 from client_sdk.payload import Payload, Received
 from client_sdk.services.limits import MAX_WAITING, Limit
 from client_sdk.services.request import Request
@@ -116,9 +116,8 @@ class Handler:
         """The function has failed: when it took the request for bytes, the error says in the log what that has."""
         if self.body != AS_REQUEST or self.order != BODY or "Request" not in str(error):
             return
-        name = next(iter(inspect.signature(self.function).parameters))
-        text = f"{name} is the Request: write `{name}: bytes` to be given its bytes, or {name}.data"
-        if text not in getattr(error, "__notes__", ()):
+        text = took_request(next(iter(inspect.signature(self.function).parameters)), error)
+        if text and text not in getattr(error, "__notes__", ()):
             error.add_note(text)
 
     async def call(self, request: Request) -> Any:
@@ -184,7 +183,7 @@ class Items:
         return self
 
     if not TYPE_CHECKING:
-        __iter__ = refused("the items of a channel come one by one: write `async for item in items:`")
+        __iter__ = __next__ = __getitem__ = __await__ = one_by_one
 
     async def __anext__(self) -> Any:
         """Raises INVALID `bad-payload:` for an item that does not fit, and then the caller gets that."""
@@ -251,11 +250,14 @@ def handler_of(
     if max_concurrency is None and max_waiting != MAX_WAITING:
         raise ValueError("max_waiting= needs max_concurrency=, without which none waits: write max_concurrency=8, too")
     limit = None if max_concurrency is None else Limit(max_concurrency, max_waiting, name)
+    is_of_contract = shape is not None
     shape = shape or _shape_of(model, function)
     if shape.type in (Any, object) and tuple(codecs) == (BYTES,):
         shape = Shape(AS_PAYLOAD if model == REQUEST_CHANNEL else AS_REQUEST, bytes, shape.order)
     if shape.body == AS_VALUE:
         check_type(shape.type, codecs)
+    if model in (FIRE_AND_FORGET, METADATA_PUSH) and not is_of_contract:
+        warn_dropped(model, name, hints_of(function).get("return"))
     if model in (FIRE_AND_FORGET, METADATA_PUSH) and shape.body != AS_VALUE:
         codecs = (BYTES,)  # nothing to write, nothing to read
     return Handler(model, function, shape, codecs, limit, threads)

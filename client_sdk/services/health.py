@@ -28,6 +28,11 @@ class Check:
         """TypeError for what is no async function, ValueError for times that make no sense."""
         if not inspect.iscoroutinefunction(look):
             raise TypeError("a health check is an async function: write async def, and return True or False")
+        try:
+            inspect.signature(look).bind()
+        except TypeError:
+            text = f"a health check is given nothing, and this one wants {inspect.signature(look)}"
+            raise TypeError(f"{text}: write () in its place") from None
         check_seconds("every_s", every_s)
         check_seconds("timeout_s", timeout_s)
         if every_s <= 0 or timeout_s <= 0:

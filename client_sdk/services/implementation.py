@@ -80,13 +80,17 @@ def _shape_of(shown: str, wanted: str, method: Method, function: Callable[..., A
     hints = hints_of(function)
     parameter = method.parameter
     given_n = 0 if parameter is None else 1
-    own = list(inspect.signature(function).parameters.values())
+    takes = "no argument: write (self)" if parameter is None else f"one argument: write (self, {parameter.name})"
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a method without `self`
+        raise TypeError(f"{shown}() does not fit {wanted}, which gives it {takes}") from None
+    own = list(signature.parameters.values())
     wants_request = len(own) > given_n and _is_request(hints.get(own[given_n].name))
     try:
-        inspect.signature(function).bind(*[None] * (given_n + wants_request))
+        signature.bind(*[None] * (given_n + wants_request))
     except TypeError:
-        takes = "no argument" if parameter is None else f"one argument, {parameter.name}"
-        raise TypeError(f"{shown}{inspect.signature(function)} does not fit {wanted}, which gives it {takes}") from None
+        raise TypeError(f"{shown}{signature} does not fit {wanted}, which gives it {takes}") from None
     _check_fit(shown, wanted, _item_of(hints.get("return")), method.gives, is_taken=False)
     if parameter is None:
         return Shape(AS_REQUEST, bytes, BODY) if wants_request else Shape(AS_DATA, bytes, NO_PARAMETER)

@@ -5,14 +5,16 @@ of it `offer`'s. Knows nothing of connections. RSocket extension "Routing".
 """
 
 import asyncio
+import logging
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 from client_sdk.addresses import check_new_tags, check_own_tags
 from client_sdk.codecs import BYTES, Codec, check_codec
-from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.arguments import SERVE_SEVERAL, advised
 from client_sdk.mistakes.attributes import SERVICE_HAS_NOT, missing_told
-from client_sdk.mistakes.operators import refused
+from client_sdk.mistakes.operators import ReadOnly, refused
 from client_sdk.mistakes.options import unknown_option
 from client_sdk.services.contract import read_contract
 from client_sdk.services.handlers import Shape, handler_of
@@ -31,6 +33,7 @@ from rsocket_wire.models import (
 
 DEFAULT_DRAIN_S: Final = 30.0  # for what runs when a service drains
 MAX_NAME_BYTES: Final = 255  # of a service: its length has 8 bits in a ROUTE_SETUP; so has a route's in an entry
+_log: Final = logging.getLogger("client_sdk")
 HOW_SERVICE: Final = "orders = Service('orders'), with @orders.request_response('create') before the function"
 
 T = TypeVar("T")
@@ -201,9 +204,13 @@ class Service:
         max_concurrency, max_waiting = options.get("max_concurrency"), options.get("max_waiting", MAX_WAITING)
 
         def add(implementation: T) -> None:
+            forgotten.detach()
             for part in list(parts_of(read, implementation, codecs)):
                 self._add(part.model, part.route, part.function, codecs, max_concurrency, max_waiting, part.shape)
 
+        text = "service %r: implement(%s) was given no object, so it adds no handlers: write service.implement(%s)(%s)"
+        forgotten = weakref.finalize(add, _log.warning, text, self.name, read.name, read.name, f"My{read.name}()")
+        forgotten.atexit = False
         return add
 
     def _decorator(
@@ -248,13 +255,13 @@ class Service:
     # What others are told of it
 
     @property
-    def tags(self) -> dict[str, str | None]:
-        """What others may ask for; a copy, see `set_tags`.
+    def tags(self) -> Mapping[str, str | None]:
+        """What others may ask for, to be read; changed by `set_tags`.
 
         >>> Service("orders", tags={"region": "eu"}).tags
         {'region': 'eu'}
         """
-        return dict(self._tags)
+        return ReadOnly(self._tags)
 
     if not TYPE_CHECKING:
         tags = tags.setter(refused("write `await service.set_tags({'region': 'us'})`"))
@@ -366,6 +373,8 @@ def check_service(service: object) -> None:
     """TypeError for what has no handlers."""
     if not isinstance(service, Service):
         what = f"the class {service.__name__}" if isinstance(service, type) else type(service).__name__
+        if isinstance(service, list | tuple) and service and all(isinstance(each, Service) for each in service):
+            raise TypeError(f"service= is {what}, it must be one Service: {SERVE_SEVERAL}")
         raise TypeError(f"service= is {what}, it must be a Service: {HOW_SERVICE}")
 
 

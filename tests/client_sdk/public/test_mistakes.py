@@ -28,6 +28,7 @@ from client_sdk import (
     sync,
     testing,
 )
+from client_sdk.mistakes.arguments import SERVE_SEVERAL
 from client_sdk.mistakes.handlers import NO_CALLER, NO_ENTRY, REFUSING
 from client_sdk.mistakes.operators import CLOSE_HOW
 from client_sdk.mistakes.options import CALLED_ELSEWHERE, FUNCTIONS
@@ -280,6 +281,12 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: Service("a").set_tags(unseen(None)), "tags= is NoneType, it must be a dict: {} for no tags"),
     (lambda: setattr(Service("a"), "tags", {}), "write `await service.set_tags({'region': 'us'})`"),
+    (
+        lambda: unseen(Service("a").tags).update(region="us"),
+        "tags are changed by `await service.set_tags({**service.tags, 'region': 'us'})`",
+    ),
+    (lambda: unseen(run)(URL, Service("a"), Service("b")), f"run() takes one Service: {SERVE_SEVERAL}"),
+    (lambda: unseen(run)(URL, [Service("a")]), f"service= is list, it must be one Service: {SERVE_SEVERAL}"),
     (lambda: serve(URL, Service("a"), stop=unseen(True)), "stop= is builtins.bool, it must be asyncio.Event()"),
     (lambda: offer(unseen(Service("a")), unseen(URL)), "the URL comes first: write `offer(url, service)`"),
     (

@@ -194,6 +194,14 @@ class ToldAnswer(Protocol):
     async def put(self, key: str) -> int: ...
 
 
+class NoSelf(Protocol):
+    async def put(key: str) -> None: ...  # type: ignore[misc]  # that is the mistake
+
+
+class NoParameter(Protocol):
+    async def put() -> None: ...  # type: ignore[misc]  # that is the mistake
+
+
 class Complex(Protocol):
     async def put(self, key: complex) -> None: ...
 
@@ -213,6 +221,8 @@ class Complex(Protocol):
         (Collecting, "Collecting.add takes an AsyncIterator, so it must return one, too"),
         (ToldAnswer, "ToldAnswer.put is @fire_and_forget: it must be async def, take one value and return None"),
         (ToldTwice, "ToldTwice.put is @idempotent: it must give an answer or a stream"),
+        (NoSelf, r"NoSelf.put has no self, and a contract has nothing but methods: write \(self, key: str\)"),
+        (NoParameter, r"NoParameter.put has no self, and a contract has nothing but methods: write \(self\)"),
         (postponed_contract.Hidden, "Hidden.put: the type 'Decimal' cannot be found; define it at the top"),
     ],
 )
@@ -260,6 +270,11 @@ class TakesTwo(Good):
         return key
 
 
+class TakesNothing(Good):
+    async def put() -> str:  # type: ignore[misc, override]  # that is the mistake
+        return ""
+
+
 class ReturnsList(Good):
     async def watch(self, key: str) -> list[str]:  # type: ignore[override]  # that is the mistake
         return [key]
@@ -274,6 +289,10 @@ class ReturnsList(Good):
         (GivesInt(), "GivesInt.put gives int, and Puts.put gives str"),
         (Waits(), "Waits.put must be async def, as Puts.put is"),
         (TakesTwo(), r"TakesTwo.put\(key: str, value: str\) -> str does not fit Puts.put, which gives it one argument"),
+        (
+            TakesNothing(),
+            r"TakesNothing.put\(\) does not fit Puts.put, which gives it one argument: write \(self, key\)",
+        ),
         (ReturnsList(), "ReturnsList.watch must give an AsyncIterator, as Puts.watch does"),
     ],
 )
@@ -282,6 +301,15 @@ def test_an_object_that_does_not_fit_is_refused_before_any_request(implementatio
     with pytest.raises(TypeError, match=text):
         service.implement(Puts)(implementation)
     assert not service.routes["request_response"]._named
+
+
+def test_a_contract_that_is_given_no_object_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service("a", codec=JSON)
+    service.implement(Puts)(Good())
+    assert not caplog.messages
+    service.implement(Puts)
+    text = "service 'a': implement(Puts) was given no object, so it adds no handlers: write service.implement(Puts)"
+    assert caplog.messages == [f"{text}(MyPuts())"]
 
 
 def test_types_that_no_codec_has_are_refused_with_the_method() -> None:

@@ -6,7 +6,7 @@ import functools
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -17,9 +17,10 @@ from client_sdk.codecs import BYTES, JSON, Codec
 from client_sdk.errors import Refused
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, route_bytes
 from client_sdk.services.responder import ServiceResponder
+from client_sdk.streams import Inflow
 from rsocket_wire.errors import INVALID
 from tests.client_sdk.samples import cancel, gives
-from tests.client_sdk.services.asking import ask, channel, data_mime, refusal, refused, stream
+from tests.client_sdk.services.asking import ask, channel, data_mime, refusal, refused, stream, taken
 from tests.client_sdk.services.postponed import postponed
 
 
@@ -430,6 +431,14 @@ async def test_a_handler_that_takes_the_request_for_bytes_is_told_of_in_its_fail
     async def own(body: Request) -> bytes:
         raise TypeError("a mistake of another kind")
 
+    @service.request_response("answers")
+    async def answers(body):  # type: ignore[no-untyped-def]  # the mistake
+        await body.respond(b"")
+
+    @service.request_response("item")
+    async def item(body):  # type: ignore[no-untyped-def]  # the mistake
+        return body["item"]
+
     async def notes_of(asking: Awaitable[object]) -> list[str]:
         with pytest.raises((TypeError, AttributeError)) as caught:
             await asking
@@ -441,3 +450,45 @@ async def test_a_handler_that_takes_the_request_for_bytes_is_told_of_in_its_fail
     assert await notes_of(stream(service, metadata=route_bytes("items"))) == text
     assert await notes_of(ServiceResponder(service).fire_and_forget(None, b"")) == text
     assert await notes_of(ask(service, b"", "own")) == []
+    assert await notes_of(ask(service, b"", "answers")) == []
+    value = "; for a value give it a type, as `body: dict[str, str]`, and its service codec=JSON"
+    assert await notes_of(ask(service, b"", "item")) == [text[0] + value]
+
+
+def test_what_a_handler_without_answer_returns_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service("s")
+
+    @service.fire_and_forget("none")
+    async def none(data: bytes) -> None: ...
+
+    @service.fire_and_forget("any")
+    async def untyped(data: bytes) -> Any: ...
+
+    assert not caplog.messages
+
+    @service.fire_and_forget("note")
+    @service.request_response("note")
+    async def note(data: bytes) -> dict[str, int]:
+        return {}
+
+    assert caplog.messages == [
+        "handler 'note' of service 's' returns dict[str, int], which is dropped: a caller of fire_and_forget gets no "
+        "answer; write -> None, or @….request_response()"
+    ]
+
+
+@pytest.mark.parametrize("read", [iter, next, lambda items: items[0], lambda items: items.__await__()])
+async def test_items_of_a_channel_are_not_read_at_once(read: Callable[[Any], object]) -> None:
+    service = Service("s")
+
+    @service.request_channel("payloads")
+    async def payloads(items):  # type: ignore[no-untyped-def]  # the mistake
+        yield read(items)
+
+    @service.request_channel("data")
+    async def of_bytes(items: AsyncIterator[bytes]) -> AsyncIterator[object]:
+        yield read(items)
+
+    for route in ("payloads", "data"):
+        with pytest.raises(TypeError, match="come one by one: write `async for item in items:`"):
+            await taken(ServiceResponder(service).request_channel(route_bytes(route), b"", Inflow(1, 0)))

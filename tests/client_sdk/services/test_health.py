@@ -212,6 +212,14 @@ def test_checks_that_make_no_sense_are_refused_when_they_are_written() -> None:
     service = Service("s")
     with pytest.raises(TypeError, match="async function"):
         service.health_check()(lambda: True)  # type: ignore[type-var]
+
+    async def asks(request: object) -> bool:
+        return True
+
+    with pytest.raises(
+        TypeError, match=r"is given nothing, and this one wants \(request: object\) -> bool: write \(\)"
+    ):
+        service.health_check()(asks)  # type: ignore[type-var]
     for times in ({"every_s": 0.0}, {"timeout_s": -1.0}):
 
         async def look() -> bool:
