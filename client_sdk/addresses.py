@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from client_sdk.errors import BadAddress
-from client_sdk.mistakes.arguments import advised, check_bool
+from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.kinds import BOOL, check_kind
 from client_sdk.mistakes.methods import look_at, looked_at
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
@@ -150,7 +151,7 @@ def multicast(
     <multicast service=room>
     """
     if exclude_self:
-        check_bool("exclude_self", exclude_self)
+        check_kind("exclude_self", exclude_self, BOOL)
     return _build(service, tags, named, [_tag(EXCLUDE_SELF, "true")] if exclude_self else [], MULTICAST)
 
 

@@ -24,8 +24,9 @@ from client_sdk.calls.subscription import Subscription
 from client_sdk.calls.values import Values
 from client_sdk.clock import Clock
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
-from client_sdk.mistakes.arguments import NoOptions, advised, check_bool, wrong_call
+from client_sdk.mistakes.arguments import NoOptions, advised, wrong_call
 from client_sdk.mistakes.attributes import CLIENT_HAS, CLIENT_HAS_NOT, missing_told
+from client_sdk.mistakes.kinds import BOOL, check_kind
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.facts import ConnectionWaits
@@ -152,7 +153,7 @@ class Client(ConnectionWaits):
         self._advertisement.set_tags(tags)
         await self._advertisement.tell()
 
-    @advised("await client.drain(timeout_s=10)")
+    @advised("await client.drain(timeout_s=10)", is_hot=False)
     async def drain(self, timeout_s: float = DEFAULT_DRAIN_S) -> None:
         """Closes without losing a request: no new ones come, those that its handlers work on end, then the connection.
 
@@ -492,7 +493,7 @@ class Client(ConnectionWaits):
         check_address(address)
         warn_unicast(address)
         more, body = self._said(data, returns, metadata)
-        check_bool("with_tags", with_tags)
+        check_kind("with_tags", with_tags, BOOL)
         more = (TAGGED_ENTRY if with_tags else GATHER_ENTRY) + more
         call = self._call("request_stream", address, route, more, body, timeout_s, wait_for_reconnect)
         flow = flow_of(self._calls, call, WINDOW_N)
@@ -593,8 +594,7 @@ class Client(ConnectionWaits):
         check_policies(retry, hedging)
         if hedging is not None and not idempotent:
             hedging.skipped(LEAST_N)
-        if idempotent and idempotent is not True:
-            check_bool("idempotent", idempotent)
+        check_kind("idempotent", idempotent, BOOL)
         retry = self._defaults.retry if retry is None else retry
         hedging = self._defaults.hedging if hedging is None else hedging
         return Call(model, address, route, more, data, self._limit_s(timeout_s), wait_s, idempotent, retry, hedging)

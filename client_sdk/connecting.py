@@ -28,7 +28,8 @@ from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
 from client_sdk.io.dispatch import Responder
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.mistakes.arguments import advised, check_bool, check_seconds, check_whole, kind_of
+from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.kinds import BOOL, NUMBER, WHOLE, check_kind, kind_of
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
@@ -350,7 +351,7 @@ def _check_times(keepalive_s: float, lifetime_s: float, connect_timeout_s: float
         ("lifetime_s", lifetime_s),
         ("connect_timeout_s", connect_timeout_s),
     ):
-        check_seconds(name, given)
+        check_kind(name, given, NUMBER)
         if not given > 0:
             raise ValueError(f"{name} is {given}, it must be a number of seconds above 0")
     for name, given, usual in (("keepalive_s", keepalive_s, "5"), ("lifetime_s", lifetime_s, "20")):
@@ -368,11 +369,11 @@ def _check_rest(retry: object, resume: object, tracing: object, says_deadlines: 
     """TypeError for other options of a wrong kind."""
     if retry is None:
         raise TypeError("retry= is None: leave it out, or write retry=NO_RETRY")
-    check_bool("resume", resume)
-    check_bool("tracing", tracing)
+    check_kind("resume", resume, BOOL)
+    check_kind("tracing", tracing, BOOL)
     if says_deadlines is not None:
-        check_bool("says_deadlines", says_deadlines)
-    check_whole("fragment_bytes", fragment_bytes)
+        check_kind("says_deadlines", says_deadlines, BOOL)
+    check_kind("fragment_bytes", fragment_bytes, WHOLE)
 
 
 def _check_types(

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from client_sdk.io.dial import Target
-from client_sdk.mistakes.arguments import advised, kind_of
+from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.kinds import kind_of
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.metadata import encode_well_known_entry
 from rsocket_wire.wire import authentication

@@ -21,7 +21,7 @@ from client_sdk.calls.retry import NO_RETRY, RetryBudget, RetryPolicy
 from client_sdk.clock import Clock
 from client_sdk.errors import ClientError, DeadlineExceeded, NotConnected, TooLate
 from client_sdk.io.connection import Connection
-from client_sdk.mistakes.arguments import kind_of, seconds_in
+from client_sdk.mistakes.kinds import kind_of, seconds_in
 from client_sdk.payload import Payload
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.spans import Calling, Spans

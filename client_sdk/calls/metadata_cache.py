@@ -10,7 +10,7 @@ from typing import Final
 
 from client_sdk.addresses import Address, check_address
 from client_sdk.metadata import entry_bytes, route_bytes
-from client_sdk.mistakes.arguments import kind_of, seconds_in
+from client_sdk.mistakes.kinds import kind_of, seconds_in
 from rsocket_wire.wire.keys import MAX_DEADLINE_MS
 
 MAX_HEADS: Final = 1024  # kept; beyond, all are forgotten and built again

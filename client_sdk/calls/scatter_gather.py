@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from client_sdk.addresses import Address
 from client_sdk.errors import BadAnswer, DeadlineExceeded, TooLarge
-from client_sdk.mistakes.arguments import check_whole
+from client_sdk.mistakes.kinds import WHOLE, check_kind
 from client_sdk.mistakes.operators import refused, warn_ended
 from client_sdk.payload import Payload
 from client_sdk.services.gather_answers import Answer, T, read_answer
@@ -39,7 +39,7 @@ class Gathering(AsyncIterator[Answer[T]]):
         ValueError for an `enough_n` below 1.
         """
         if enough_n is not None:
-            check_whole("enough_n", enough_n)
+            check_kind("enough_n", enough_n, WHOLE)
         if enough_n is not None and enough_n < 1:
             raise ValueError(f"enough_n is {enough_n}, it must be 1 or more")
         self._flow: Final = flow

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from client_sdk.calls.retry import NO_RETRY
 from client_sdk.clock import Clock
 from client_sdk.errors import ClientError, NoRoute, NotConnected, RouteLost
-from client_sdk.mistakes.arguments import check_bool
+from client_sdk.mistakes.kinds import BOOL, check_kind
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.outage import Outage
 from client_sdk.streams import Flow
@@ -44,8 +44,8 @@ class Subscription(Flow[T]):
         if resume is not None and not callable(resume):
             what = f"it must be a function of the last item, such as lambda last: {resume!r}"
             raise TypeError(f"resume= is {type(resume).__name__}, {what}")
-        check_bool("endless", is_endless)
-        check_bool("wait_for_service", waits_for_service)
+        check_kind("endless", is_endless, BOOL)
+        check_kind("wait_for_service", waits_for_service, BOOL)
         # Not Flow's: the streams below are.
         self._ask: Final = ask
         self._data = data  # of the next request

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 from client_sdk.addresses import Address
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import BadAnswer
-from client_sdk.mistakes.arguments import kind_of
+from client_sdk.mistakes.kinds import kind_of
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.services.contract import NOTHING
 from client_sdk.services.request import DATA_MIME

@@ -5,10 +5,8 @@ Decides what is said. What a value must be is checked where it is used.
 
 import functools
 import inspect
-import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
 from typing import Any, Final, TypedDict, TypeVar, cast, is_typeddict
 
 from client_sdk.mistakes.kinds import check_kinds, kinds_of
@@ -16,7 +14,6 @@ from client_sdk.mistakes.options import FUNCTIONS, MAX_OPTIONS, unknown_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 SERVE_SEVERAL: Final = "several are served by `await asyncio.gather(serve(url, a), serve(url, b))` in an async function"
-_NUMBER: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds)?\s*")
 
 
 class NoOptions(TypedDict):
@@ -109,48 +106,3 @@ def _by_name(data: object, given: object) -> str:
     if isinstance(given, str) and not isinstance(data, str):
         return f"data, route={reprlib.repr(given)}"
     return "data, route='...'"
-
-
-def check_seconds(name: str, given: object) -> None:
-    """TypeError for what is no number of seconds."""
-    if not isinstance(given, int | float) or isinstance(given, bool):
-        raise TypeError(f"{name} is {kind_of(given)}, it must be a number of seconds{seconds_in(given)}")
-
-
-def check_number(name: str, given: object) -> None:
-    """TypeError for what is no number."""
-    if not isinstance(given, int | float) or isinstance(given, bool):
-        raise TypeError(f"{name} is {kind_of(given)}, it must be a number{number_in(given)}")
-
-
-def check_whole(name: str, given: object) -> None:
-    """TypeError for what is no whole number."""
-    if not isinstance(given, int) or isinstance(given, bool):
-        is_whole = isinstance(given, float) and given.is_integer()
-        mend = f"; write {given:.0f}" if is_whole else number_in(given)
-        raise TypeError(f"{name} is {kind_of(given)}, it must be a whole number{'' if '.' in mend else mend}")
-
-
-def check_bool(name: str, given: object) -> None:
-    """TypeError for what is neither True nor False, although Python would take it for one of them."""
-    if not isinstance(given, bool):
-        raise TypeError(f"{name} is {kind_of(given)}, it must be True or False")
-
-
-def kind_of(given: object) -> str:
-    """What it is, for a person: `int`, or `the class Service`."""
-    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
-
-
-def number_in(given: object) -> str:
-    """The number that is meant by a text, `; write 3`; empty where nobody can know."""
-    found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
-    return f"; write {found[1]}" if found and not found[2] else ""
-
-
-def seconds_in(given: object) -> str:
-    """The same of seconds, which a length of time, or a unit, may say, too."""
-    if isinstance(given, timedelta):
-        return f"; write {given.total_seconds():g}"
-    found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
-    return f"; write {found[1]}" if found else ""

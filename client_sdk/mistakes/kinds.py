@@ -4,7 +4,9 @@ An annotation that has anything else in it is for the function to check.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
@@ -17,6 +19,11 @@ SAID: Final[dict[type, str]] = {
     bytes: "bytes",
     NoneType: "None",
 }
+NUMBER: Final[frozenset[type]] = frozenset({float})
+WHOLE: Final[frozenset[type]] = frozenset({int})
+BOOL: Final[frozenset[type]] = frozenset({bool})
+_NUMBER: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds)?\s*")
+_NAMES_ONLY: Final = re.compile(r"\(\w+=")
 Kinds = Mapping[str, frozenset[type]]  # by parameter
 
 
@@ -35,9 +42,42 @@ def kinds_of(function: Callable[..., Any]) -> Kinds:
 def check_kinds(kinds: Kinds, given: Mapping[str, object], example: str = "") -> None:
     """TypeError for the first of the arguments `given`, by name, that is of no kind that its parameter has."""
     for name, value in given.items():
-        if name in kinds and not _is_one_of(value, kinds[name]):
-            how = f": write `{example}`" if example else ""
-            raise TypeError(f"{name} is {type(value).__name__}, it must be {_said(name, kinds[name])}{how}")
+        if name in kinds:
+            check_kind(name, value, kinds[name], example)
+
+
+def check_kind(name: str, given: object, kinds: frozenset[type], example: str = "") -> None:
+    """TypeError unless the argument of this name is of one of the kinds; it says the value that is meant.
+
+    If nobody can know that, it says the `example` of a call, unless that shows other arguments only.
+    """
+    if not _is_one_of(given, kinds):
+        is_shown = f"{name}=" in example or not _NAMES_ONLY.search(example)
+        how = _meant(name, given, kinds) or (f": write `{example}`" if example and is_shown else "")
+        raise TypeError(f"{name} is {kind_of(given)}, it must be {_said(name, kinds)}{how}")
+
+
+def kind_of(given: object) -> str:
+    """What it is, for a person: `int`, or `the class Service`."""
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+
+
+def seconds_in(given: object) -> str:
+    """The number of seconds that is meant by a text or a length of time, `; write 3`; empty where nobody can know."""
+    if isinstance(given, timedelta):
+        return f"; write {given.total_seconds():g}"
+    found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
+    return f"; write {found[1]}" if found else ""
+
+
+def _meant(name: str, given: object, kinds: frozenset[type]) -> str:
+    if float in kinds and _is_time(name):
+        return seconds_in(given)
+    if isinstance(given, float) and given.is_integer() and int in kinds:
+        return f"; write {given:.0f}"
+    found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
+    is_right = found is not None and not found[2] and (float in kinds or (int in kinds and "." not in found[1]))
+    return f"; write {found[1]}" if found and is_right else ""
 
 
 def _is_one_of(value: object, kinds: frozenset[type]) -> bool:
@@ -49,4 +89,8 @@ def _is_one_of(value: object, kinds: frozenset[type]) -> bool:
 def _said(name: str, kinds: frozenset[type]) -> str:
     said = [text for kind, text in SAID.items() if kind in kinds]
     text = f"{', '.join(said[:-1])}, or {said[-1]}" if len(said) > 1 else said[0]
-    return text.replace("a number", "a number of seconds") if name.endswith("_s") else text
+    return text.replace("a number", "a number of seconds") if _is_time(name) else text
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith("_s") and not name.endswith("_per_s")

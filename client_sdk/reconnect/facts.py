@@ -6,7 +6,7 @@ The facts are only read, so that any thread may; who waits for others does that 
 from typing import TYPE_CHECKING, Final
 
 from client_sdk.errors import ClientError
-from client_sdk.mistakes.arguments import check_seconds
+from client_sdk.mistakes.kinds import NUMBER, check_kind
 from client_sdk.mistakes.likeness import meant
 from client_sdk.mistakes.operators import CLOSE_HOW, refused, warn_unclosed
 from client_sdk.reconnect.manager import ConnectionManager
@@ -126,7 +126,7 @@ class ConnectionWaits(ConnectionFacts):
         >>> await client.wait_connected(timeout_s=5)
         """
         if timeout_s is not None:
-            check_seconds("timeout_s", timeout_s)
+            check_kind("timeout_s", timeout_s, NUMBER)
         await self._manager.wait_connected(timeout_s)
 
     async def closed(self) -> None:

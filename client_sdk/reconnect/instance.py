@@ -9,7 +9,7 @@ Shards go by Route Ids (docs/sharding.md), so keys stay with an instance that is
 import uuid
 from typing import Final
 
-from client_sdk.mistakes.arguments import kind_of
+from client_sdk.mistakes.kinds import kind_of
 
 NAMESPACE: Final = uuid.UUID("6c0f0f2e-5a0b-4f5e-9d3c-8b1f7f1d2a64")  # ours; must never change, or all keys move
 MAX_INSTANCE: Final = 255  # characters of an instance's name

@@ -16,7 +16,6 @@ from typing import Final, Protocol
 from client_sdk.addresses import check_new_tags, check_own_tags, route_tags
 from client_sdk.errors import BadAddress, ClientError, ConnectionLost
 from client_sdk.metadata import entry_bytes
-from client_sdk.mistakes.arguments import check_seconds
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
 from client_sdk.services.watching import watch_of
@@ -187,7 +186,6 @@ class Advertisement:
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes the route out and waits for what is being worked on; False if `timeout_s` was not enough."""
-        check_seconds("timeout_s", timeout_s)
         end_at = asyncio.get_running_loop().time() + timeout_s
         self._is_draining = True
         if self._responder is not None:

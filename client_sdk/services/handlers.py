@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import Refused
-from client_sdk.mistakes.arguments import kind_of
 from client_sdk.mistakes.handlers import reading_advice, took_request, warn_dropped
+from client_sdk.mistakes.kinds import kind_of
 from client_sdk.mistakes.operators import one_by_one
 from client_sdk.payload import Payload, Received
 from client_sdk.services.limits import MAX_WAITING, Limit

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from client_sdk.errors import Refused
-from client_sdk.mistakes.arguments import check_seconds
 
 MAX_REASON_CHARACTERS: Final = 200  # of those that callers read
 _log: Final = logging.getLogger("client_sdk")
@@ -33,8 +32,6 @@ class Check:
         except TypeError:
             text = f"a health check is given nothing, and this one wants {inspect.signature(look)}"
             raise TypeError(f"{text}: write () in its place") from None
-        check_seconds("every_s", every_s)
-        check_seconds("timeout_s", timeout_s)
         if every_s <= 0 or timeout_s <= 0:
             raise ValueError(f"every_s {every_s} and timeout_s {timeout_s} must be more than 0")
         self.look: Final = look

@@ -6,7 +6,7 @@ import threading
 from typing import Final
 
 from client_sdk.errors import Refused
-from client_sdk.mistakes.arguments import check_whole
+from client_sdk.mistakes.kinds import WHOLE, check_kind
 from rsocket_wire.errors import REJECTED
 
 MAX_WAITING: Final = 1000  # requests; beyond, they are refused with over-limit
@@ -21,8 +21,8 @@ class Limit:
 
     def __init__(self, max_concurrency: int, max_waiting: int, what: str) -> None:
         """ValueError for less than one at a time; `what` names the handler for callers."""
-        check_whole("max_concurrency", max_concurrency)
-        check_whole("max_waiting", max_waiting)
+        check_kind("max_concurrency", max_concurrency, WHOLE)
+        check_kind("max_waiting", max_waiting, WHOLE)
         if max_concurrency < 1:
             raise ValueError(f"{what}: max_concurrency is {max_concurrency}, it must be at least 1")
         if max_waiting < 0:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from client_sdk.calls.options import ConnectOptions, OfferOptions
 from client_sdk.client import Client
 from client_sdk.connecting import Connecting, connect
-from client_sdk.mistakes.arguments import advised, check_whole
+from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.attributes import GROUP_HAS_NOT, missing_told
+from client_sdk.mistakes.kinds import WHOLE, check_kind
 from client_sdk.mistakes.operators import refused
 from client_sdk.reconnect.instance import instance_route_id
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
@@ -124,7 +125,7 @@ def offer(
     3
     """
     check_order("offer", urls)
-    check_whole("connections", connections)
+    check_kind("connections", connections, WHOLE)
     if not 1 <= connections <= MAX_CONNECTIONS:
         raise ValueError(f"connections is {connections}, it must be 1..{MAX_CONNECTIONS}")
     if "route_id" in options:

@@ -17,7 +17,8 @@ from typing import Any, Final, Unpack
 from client_sdk.calls.options import ConnectOptions, OfferOptions
 from client_sdk.clock import Clock, find_loop_factory, is_in_loop
 from client_sdk.errors import ConnectionLost, NotConnected
-from client_sdk.mistakes.arguments import advised, check_seconds
+from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.kinds import NUMBER, check_kind
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.outage import Outage
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service, check_service
@@ -87,7 +88,7 @@ async def serve(
     """
     check_order("await serve", urls)
     check_service(service)
-    check_seconds("drain_s", drain_s)
+    check_kind("drain_s", drain_s, NUMBER)
     if stop is not None and not isinstance(stop, asyncio.Event):
         raise TypeError(f"stop= is {type(stop).__module__}.{type(stop).__name__}, it must be asyncio.Event()")
     if not any(routes.names for routes in service.routes.values()):
