@@ -56,14 +56,18 @@ class Named:
         self.service = Service("named")
         self.seen: list[tuple[str, str]] = []
 
-        for decorator in (self.service.request_response, self.service.fire_and_forget, self.service.metadata_push):
-            decorator("name")(self.answer)
+        self.service.request_response("name")(self.answer)
+        for decorator in (self.service.fire_and_forget, self.service.metadata_push):
+            decorator("name")(self.note)
         self.service.request_stream("name")(self.items)
         self.service.request_channel("name")(self.channel)
 
     async def answer(self, asked: Request) -> bytes:
-        self.seen.append((asked.model, asked.route))
+        await self.note(asked)
         return asked.data
+
+    async def note(self, asked: Request) -> None:
+        self.seen.append((asked.model, asked.route))
 
     async def items(self, asked: Request) -> AsyncIterator[bytes]:
         self.seen.append((asked.model, asked.route))
