@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Makes the marker known."""
     text = f"{MARKER}(listen=['tcp'], options={{}}, **keys): how the fixture rsocket_broker starts its broker"
     config.addinivalue_line("markers", text)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """Says what to write where a fixture of a wider scope wants ours."""
+    outcome = yield
+    text = "" if call.excinfo is None else str(call.excinfo.value)
+    if text.startswith("ScopeMismatch") and ("fixture rsocket_broker" in text or "fixture rsocket_client" in text):
+        how = "its own: `with client_sdk.testing.sync_local_broker() as broker: yield broker`"
+        outcome.get_result().sections.append((MARKER, f"it is of one test; a fixture of a wider scope has {how}"))
 
 
 @pytest.fixture

@@ -36,7 +36,9 @@ from client_sdk.mistakes.local_brokers import (
     LOCAL_BROKER_HAS,
     LOCAL_BROKER_HAS_NOT,
     RUNS,
+    Number,
     Urls,
+    called,
     check_place,
     check_start,
     check_wanted,
@@ -59,6 +61,7 @@ _FREE: Final = {"tcp": "tcp://127.0.0.1:0", "ws": "ws://127.0.0.1:0"}
 _ONLY_A_PROCESS_HAS: Final = ("admin.listen", "server.workers")
 
 
+@missing_told("it has route_id, service, tags and requests")
 @dataclass(frozen=True)
 class RouteSeen:
     """A route of the broker: a service that is connected.
@@ -71,6 +74,9 @@ class RouteSeen:
     service: str
     tags: dict[str, str | None]  # well-known keys in snake case, among them those that every route has
     requests: int  # begun there, ever
+
+    if not TYPE_CHECKING:
+        __getitem__ = __iter__ = refused("a RouteSeen is no dict: write route.service, or route.tags['region']")
 
 
 class RoutesMissing(DeadlineExceeded):
@@ -113,8 +119,9 @@ class LocalBroker(str):
 
         >>> assert broker.connections == 2
         """
-        return connections(self._server.core, self._server.moment(), _ALL).total
+        return Number(connections(self._server.core, self._server.moment(), _ALL).total)
 
+    @called
     def routes(self, service: str | None = None, **tags: str) -> list[RouteSeen]:
         """Routes that have all these tags, as a request with them would find them.
 
@@ -130,6 +137,7 @@ class LocalBroker(str):
             for each in found
         ]
 
+    @called
     @advised("broker.requests('orders', outcome='completed')", is_hot=False)
     def requests(self, service: str | None = None, *, model: str | None = None, outcome: str | None = None) -> int:
         """Requests that have ended, those that no route got among them.
@@ -239,6 +247,7 @@ class SyncLocalBroker(str):
         """
         return self._thread.call(lambda: self._broker.connections)
 
+    @called
     def routes(self, service: str | None = None, **tags: str) -> list[RouteSeen]:
         """Routes that have all these tags, as a request with them would find them.
 
@@ -246,6 +255,7 @@ class SyncLocalBroker(str):
         """
         return self._thread.call(lambda: self._broker.routes(service, **tags))
 
+    @called
     @advised("broker.requests('orders', outcome='completed')", is_hot=False)
     def requests(self, service: str | None = None, *, model: str | None = None, outcome: str | None = None) -> int:
         """Requests that have ended; see `LocalBroker.requests`.
@@ -254,6 +264,7 @@ class SyncLocalBroker(str):
         """
         return self._thread.call(lambda: self._broker.requests(service, model=model, outcome=outcome))
 
+    @called
     @advised("broker.wait_for_routes('orders', 2, timeout_s=5)", is_hot=False)
     def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
         """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
@@ -268,6 +279,7 @@ class SyncLocalBroker(str):
             how = f"await asyncio.to_thread(broker.wait_for_routes, {service!r})"
             raise RoutesMissing(f"{error.text}; the event loop of this thread, maybe its own, stood: {how}") from None
 
+    @called
     def drop_connections(self) -> None:
         """Cuts all connections without a word, as a network does; clients come back.
 
@@ -275,6 +287,7 @@ class SyncLocalBroker(str):
         """
         self._thread.call(self._broker.drop_connections)
 
+    @called
     def restart(self) -> None:
         """Stops at once and starts again, where it listened before; nothing of what it has seen is left.
 

@@ -1,10 +1,13 @@
 """Brokers of tests that are started or asked in a way that cannot work."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NoReturn
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
+from client_sdk.clock import is_in_loop
 from client_sdk.mistakes.attributes import missing_told
 from client_sdk.mistakes.likeness import near
+from client_sdk.mistakes.operators import refused
 from client_sdk.mistakes.options import unknown_option
 
 SCHEMES: Final = ("tcp", "ws", "unix")  # that stand for a free place
@@ -17,12 +20,17 @@ LOCAL_BROKER_HAS_NOT: Final = {
 }
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+_NOT_AWAITED: Final = refused("this is not awaited: leave `await` out")
 RUNS: Final = "it is the URL of a broker that runs already: write connect(broker)"
 
 
 @missing_told("it is a dict: broker.urls['tcp']")
 class Urls(dict[str, str]):
     """By scheme."""
+
+    if not TYPE_CHECKING:
+        __call__ = refused("it is a dict: write broker.urls['tcp']")
 
     def __missing__(self, scheme: str) -> NoReturn:
         text = f"the broker listens at {', '.join(self)}, not at {scheme}"
@@ -32,6 +40,63 @@ class Urls(dict[str, str]):
         elif scheme in ("tls", "wss"):
             text += f": write listen=['{scheme}://127.0.0.1:0'] and options={{'tls.certificate': ..., 'tls.key': ...}}"
         raise KeyError(text)
+
+
+class Number(int):
+    """What is counted."""
+
+    if not TYPE_CHECKING:
+        __call__ = refused("it is a number: leave the parentheses out")
+        __await__ = _NOT_AWAITED
+
+
+class Found(list[Any]):
+    """What is found."""
+
+    if not TYPE_CHECKING:
+        __await__ = _NOT_AWAITED
+
+    def __contains__(self, wanted: object) -> bool:
+        if isinstance(wanted, str):
+            raise TypeError(f"routes are no text: write `assert broker.routes({wanted!r})`")
+        return super().__contains__(wanted)
+
+
+class Nothing:
+    """What a method gives that gives None, where somebody may await it."""
+
+    if not TYPE_CHECKING:
+        __await__ = _NOT_AWAITED
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+class Bound(functools.partial[Any]):
+    """A method of an object, which knows when it is taken for what it gives."""
+
+    if not TYPE_CHECKING:
+        __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __bool__ = __len__ = __iter__ = __getitem__ = __await__ = refused(
+            "methods of a broker are called: write broker.requests() or broker.routes(), with parentheses"
+        )
+        __hash__ = None
+
+    def __call__(self, /, *given: Any, **named: Any) -> Any:
+        found = super().__call__(*given, **named)
+        if found is None:
+            return Nothing() if is_in_loop() else None
+        kind = {int: Number, list: Found}.get(type(found))
+        return kind(found) if kind else found
+
+
+class _Called(functools.partial[Any]):
+    def __get__(self, broker: object, kind: type | None = None) -> Callable[..., Any]:
+        return self if broker is None else Bound(self.func, broker)
+
+
+def called(method: F) -> F:
+    """For a method that is taken for an attribute, or awaited though it blocks."""
+    return cast("F", functools.update_wrapper(_Called(method), method))
 
 
 def check_wanted(service: object, tags: Mapping[str, object]) -> None:

@@ -72,6 +72,10 @@ class Client(ConnectionFacts):
         self.close()
 
     if not TYPE_CHECKING:
+        __call__ = refused(
+            "it is a client already: write client.request_response(address('orders'), b''); "
+            "a service is offered by sync.connect(url, service=service)"
+        )
         __aenter__ = __aexit__ = refused(
             "this client blocks: write `with sync.connect(...)`, or `async with client_sdk.connect(...)`"
         )

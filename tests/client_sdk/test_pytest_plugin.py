@@ -46,6 +46,17 @@ def test_blocking_client_in_an_async_test_fails_at_once_with_advice(run: pytest.
     result.stdout.fnmatch_lines(["*async with connect(rsocket_broker) as client*"])
 
 
+def test_a_fixture_of_a_wider_scope_is_told_to_have_a_broker_of_its_own(run: pytest.Pytester) -> None:
+    run.makepyfile(
+        "import pytest\n@pytest.fixture(scope='module')\ndef wide(rsocket_broker): ...\ndef test_it(wide): ...\n"
+    )
+    result = run.runpytest_subprocess(timeout=RUN_S)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["it is of one test; *`with client_sdk.testing.sync_local_broker() as broker: yield broker`"]
+    )
+
+
 def test_each_test_has_a_broker_of_its_own(run: pytest.Pytester) -> None:
     text = "import pytest\nurls = []\n@pytest.mark.parametrize('n', [1, 2])\ndef test_it(rsocket_broker, n):\n"
     text += "    urls.append(str(rsocket_broker))\n    assert len(set(urls)) == n and rsocket_broker.connections == 0\n"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from client_sdk import ClientError, DeadlineExceeded, NoRoute, NotConnected, RouteLost, address, connect
+from client_sdk import ClientError, DeadlineExceeded, NoRoute, NotConnected, RouteLost, address, connect, sync
 from client_sdk.testing import LocalBroker, RouteSeen, SyncLocalBroker, local_broker, sync_local_broker
 from tests.client_sdk.sync.orders import Orders
 
@@ -222,6 +222,41 @@ async def test_what_a_broker_has_not_is_said() -> None:
 async def test_a_broker_that_cannot_be_started_says_why(start: Callable[[], Any], text: str) -> None:
     with pytest.raises(TypeError, match=re.escape(text)):
         await start().__aenter__()
+
+
+@pytest.mark.parametrize(
+    "mistake, text",
+    [
+        (lambda broker: broker.requests == 0, "write broker.requests() or broker.routes(), with parentheses"),
+        (lambda broker: len(broker.routes), "write broker.requests() or broker.routes(), with parentheses"),
+        (lambda broker: "orders" in broker.routes(), "routes are no text: write `assert broker.routes('orders')`"),
+        (lambda broker: broker.connections(), "it is a number: leave the parentheses out"),
+        (lambda broker: broker.urls(), "it is a dict: write broker.urls['tcp']"),
+        (lambda broker: broker.connections.__await__(), "is not awaited: leave `await` out"),
+        (lambda broker: broker.routes().__await__(), "is not awaited: leave `await` out"),
+        (lambda broker: _any(RouteSeen("", "", {}, 0))["service"], "a RouteSeen is no dict: write route.service"),
+    ],
+)
+async def test_what_a_broker_has_seen_is_not_read_otherwise(mistake: Callable[[Any], object], text: str) -> None:
+    with sync_local_broker() as blocking:
+        async with local_broker() as broker:
+            for each in (broker, blocking):
+                with pytest.raises(TypeError, match=re.escape(text)):
+                    mistake(each)
+
+
+async def test_a_method_that_blocks_is_not_awaited() -> None:
+    with sync_local_broker() as broker, pytest.raises(TypeError, match="is not awaited: leave `await` out"):
+        await _any(broker).restart()
+
+
+def test_a_client_is_not_called_for_another_one() -> None:
+    with (
+        sync_local_broker() as url,
+        sync.connect(url) as client,
+        pytest.raises(TypeError, match="it is a client already"),
+    ):
+        _any(client)(service="orders")
 
 
 async def test_a_broker_whose_block_has_ended_is_said_to_have() -> None:
