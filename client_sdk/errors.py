@@ -32,8 +32,9 @@ or, where it ends a connection, an advice of its own. Knows nothing of connectio
 """
 
 import re
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from client_sdk.lazy import lazy_getattr
 from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.attributes import missing_told
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
@@ -565,3 +566,8 @@ def error_of(code: int, message: str) -> ClientError:
     if code == APPLICATION_ERROR or FIRST_APPLICATION_CODE <= code <= LAST_APPLICATION_CODE:
         return ApplicationError(text, word=word, code=code)
     return ClientError(f"{text} (error code {code:#x}, which has no meaning on a stream)", word=word, code=code)
+
+
+if not TYPE_CHECKING:  # says what is wrong with any other name
+    _KINDS = [name for name, each in globals().items() if isinstance(each, type) and issubclass(each, ClientError)]
+    __getattr__ = lazy_getattr(__name__, dict.fromkeys(_KINDS, ""))

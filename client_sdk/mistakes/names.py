@@ -1,6 +1,6 @@
 """Names that `from client_sdk import ...` does not find: where they are, or which one is meant.
 
-Of its packages `client_sdk.sync` and `client_sdk.testing`, too.
+Of `client_sdk.sync`, `client_sdk.testing` and `client_sdk.errors`, too.
 """
 
 import sys
@@ -20,7 +20,34 @@ _ADVICE: Final = {
         ("connect_sync", "sync_connect", "syncclient", "client_sync"),
         "write `from client_sdk import sync`, and sync.connect(url)",
     ),
-    **dict.fromkeys(("timeout", "requesttimeout", "deadline"), "a deadline that is over is DeadlineExceeded"),
+    **dict.fromkeys(
+        ("timeout", "timeouterror", "requesttimeout", "readtimeout", "deadline"),
+        "a deadline that is over is DeadlineExceeded",
+    ),
+    **dict.fromkeys(
+        ("unavailable", "serviceunavailable", "notfound", "servicenotfound", "noresponderserror"),
+        "a service that is not there is NoRoute, one that is out of order Unhealthy",
+    ),
+    **dict.fromkeys(
+        ("rsocketerror", "brokererror", "rpcerror", "clientexception", "requesterror"), "all errors are ClientError"
+    ),
+    **dict.fromkeys(
+        ("httpexception", "httpstatuserror", "handlererror", "serviceerror", "remoteerror", "handlerfailed"),
+        "what a handler raises for its caller is ApplicationError",
+    ),
+    **dict.fromkeys(
+        ("connectionerror", "connecterror", "connectionclosed", "connectionclosederror", "disconnected"),
+        "a connection that is lost is ConnectionLost, one that was never there NotConnected",
+    ),
+    **dict.fromkeys(
+        ("ratelimited", "toomanyrequests", "resourceexhausted", "limitexceeded"),
+        "more than a limit allows is OverLimit",
+    ),
+    **dict.fromkeys(
+        ("autherror", "authenticationerror", "unauthorized", "authenticationfailed"),
+        "credentials that are refused are Unauthenticated",
+    ),
+    **dict.fromkeys(("validationerror", "invalidargument"), "what can never succeed as it is is BadRequest"),
     "brokerurl": "a URL is text, connect('tcp://127.0.0.1:7878')",
     **{
         name.lower(): f"write `from client_sdk.{module} import {name}`"
@@ -43,7 +70,7 @@ _OF_SYNC: Final = {
     "serve": "write `run(url, service)`, with `from client_sdk import run`",
     "offer": "write `with sync.connect(url, service=service):`",
 }
-_OF_PACKAGE: Final = {"client_sdk.sync": _OF_SYNC, "client_sdk.testing": _OF_TESTS}
+_OF_PACKAGE: Final = {"client_sdk.errors": _ADVICE, "client_sdk.sync": _OF_SYNC, "client_sdk.testing": _OF_TESTS}
 
 
 def missing(package: str, name: str, known: Iterable[str], asker: FrameType) -> AttributeError | ImportError:

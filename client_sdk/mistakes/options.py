@@ -59,6 +59,9 @@ OF_SUBSCRIPTIONS: Final = {
 }
 OF_SERVICES: Final = {
     **dict.fromkeys(
+        ("url", "urls", "broker", "uri", "host", "port"), "it is of run(url, service), or connect(url, service=service)"
+    ),
+    **dict.fromkeys(
         ("max_concurrency", "concurrency", "max_waiting", "workers"),
         "handlers have limits of their own: @orders.request_response('create', max_concurrency=8)",
     ),

@@ -90,6 +90,18 @@ def test_from_import_of_a_name_that_is_none_says_what_to_write() -> None:
         from client_sdk import spam  # type: ignore[attr-defined]  # noqa: F401
 
 
+def test_an_error_that_is_none_is_told_which_is_meant() -> None:
+    for name, text in (
+        ("ServiceUnavailable", ": a service that is not there is NoRoute, one that is out of order Unhealthy"),
+        ("address", ": write `from client_sdk import address`"),
+        ("NoRoutes", "; did you mean NoRoute?"),
+        ("Spam", "; dir(client_sdk.errors) has all its names"),
+    ):
+        with pytest.raises(ImportError) as caught:
+            exec(f"from client_sdk.errors import {name}")
+        assert str(caught.value) == f"client_sdk.errors has no {name}{text}"
+
+
 def test_what_asks_the_package_for_a_name_finds_none() -> None:
     nowhere = type("Nowhere", (), {"__module__": "client_sdk"})
     assert not hasattr(client_sdk, "Json")

@@ -279,6 +279,10 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: unseen(Service("a")).drain(drain_s=3),
         "Service.drain() has no argument drain_s=; it has timeout_s=: write `await service.drain(timeout_s=10)`",
     ),
+    (
+        lambda: unseen(Service)("a", url=URL),
+        "Service() has no argument url=; it is of run(url, service), or connect(url, service=service)",
+    ),
     (lambda: Service("a").set_tags(unseen(None)), "tags= is NoneType, it must be a dict: {} for no tags"),
     (lambda: setattr(Service("a"), "tags", {}), "write `await service.set_tags({'region': 'us'})`"),
     (
