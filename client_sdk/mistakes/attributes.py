@@ -41,6 +41,11 @@ SERVICE_HAS_NOT: Final = {
     **dict.fromkeys(("run", "start", "listen"), "write run(url, service), in an event loop await serve(url, service)"),
     "serve": "write await serve(url, service), without an event loop run(url, service)",
     **dict.fromkeys(("connect", "register"), "write connect(url, service=service)"),
+    **dict.fromkeys(
+        ("call", "publish", "emit", "is_connected", "gather"),
+        "that is of a client: write `async with connect(url, service=service) as client:`",
+    ),
+    **dict.fromkeys(("add_tag", "set_tag", "update_tags"), "write await service.set_tags({'region': 'us'})"),
     **dict.fromkeys(("stop", "close", "shutdown"), "write await service.drain()"),
 }
 GROUP_HAS_NOT: Final = {

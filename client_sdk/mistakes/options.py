@@ -40,6 +40,7 @@ CALLED_ELSEWHERE: Final = {
         "credentials=Token('...'), or Password('name', '...')": (
             "token user username password auth api_key apikey authorization jwt bearer login secret"
         ),
+        "every_s=": "interval interval_s period period_s",
         "keepalive_s=": "heartbeat heartbeat_s heartbeat_interval ping_interval ping keepalive_interval",
         "connections=": "pool pool_size",
         "drain_s=": "grace grace_s grace_period shutdown_timeout stop_timeout",
@@ -57,7 +58,9 @@ OF_SUBSCRIPTIONS: Final = {
     ),
     **dict.fromkeys(("retry", "retries", "idempotent", "wait_for_reconnect"), "it comes back by itself after a loss"),
 }
+_SPREAD: Final = dict.fromkeys(("queue", "queue_group"), "the services of one name share its requests by themselves")
 OF_SERVICES: Final = {
+    **_SPREAD,
     **dict.fromkeys(
         ("url", "urls", "broker", "uri", "host", "port"), "it is of run(url, service), or connect(url, service=service)"
     ),
@@ -70,14 +73,26 @@ OF_SERVICES: Final = {
     ),
 }
 OF_HANDLERS: Final = {
+    **_SPREAD,
+    **dict.fromkeys(
+        ("name", "path", "topic", "endpoint", "subject"), "the route stands first: @orders.request_response('create')"
+    ),
+    **dict.fromkeys(
+        ("retries", "max_retries", "retry", "idempotent"), "callers say it: their calls have retry= and idempotent="
+    ),
+    "tags": "its service has them: Service('orders', tags={'region': 'eu'})",
     **dict.fromkeys(
         ("timeout_s", "timeout", "deadline"), "callers say it; here write `async with asyncio.timeout(seconds):`"
     ),
     **dict.fromkeys(("returns", "response_model", "type"), "the function says it: `-> bytes`, or another type"),
 }
-OF_RUNNING: Final = dict.fromkeys(
-    ("workers", "processes", "replicas", "instances"), "it is one process: start the program several times"
-)
+OF_RUNNING: Final = {
+    **dict.fromkeys(
+        ("workers", "processes", "replicas", "instances"), "it is one process: start the program several times"
+    ),
+    **dict.fromkeys(("debug", "log_level", "verbose"), "logging.basicConfig(level=logging.INFO) shows what it says"),
+    "reload": "end the program, and start it again",
+}
 OF_LOCAL_BROKERS: Final = dict.fromkeys(
     ("port", "host", "url", "urls", "address"), "write listen=['tcp://127.0.0.1:7878']; without it a port is chosen"
 )

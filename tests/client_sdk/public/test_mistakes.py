@@ -280,6 +280,22 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         "Service.drain() has no argument drain_s=; it has timeout_s=: write `await service.drain(timeout_s=10)`",
     ),
     (
+        lambda: unseen(Service("a")).request_response("b", name="b"),
+        "@….request_response() has no argument name=; the route stands first: @orders.request_response('create')",
+    ),
+    (
+        lambda: unseen(Service("a")).request_response("b", queue="b"),
+        "@….request_response() has no argument queue=; the services of one name share its requests by themselves",
+    ),
+    (
+        lambda: unseen(Service("a")).health_check(interval=5),
+        "Service.health_check() has no argument interval=; did you mean every_s=?",
+    ),
+    (
+        lambda: unseen(run)(URL, Service("a"), reload=True),
+        "run() has no argument reload=; end the program, and start it again",
+    ),
+    (
         lambda: unseen(Service)("a", url=URL),
         "Service() has no argument url=; it is of run(url, service), or connect(url, service=service)",
     ),
