@@ -24,7 +24,7 @@ SORT: Final = "sort"
 NEAR: Final = 0.75  # so alike, of 1, must a name be to be proposed
 OTHERS: Final = {  # what parameters are called elsewhere
     **dict.fromkeys(("count", "size", "page_size", "per_page", "max", "top", "n"), "limit"),
-    **dict.fromkeys(("skip", "start", "from", "page"), "offset"),
+    **dict.fromkeys(("skip", "start", "from", "page", "page_number"), "offset"),
     **dict.fromkeys(("order", "order_by", "orderby", "sort_by", "sortby"), SORT),
     **dict.fromkeys(("name", "service_name", "servicename"), "service"),
     **dict.fromkeys(("since", "cursor", "continue"), "after"),

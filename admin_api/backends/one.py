@@ -114,7 +114,7 @@ class OneBroker:
         if found is None:
             some = islice(self._core.table.loads.services, MAX_NAMES)
             near = next((each for each in some if is_near(name, each)), "")
-            hint = f"; did you mean {shown(near)!r}?" if near else ""
+            hint = f"; did you mean {shown(near)!r}?" if near else "; /api/v1/services lists all"
             raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}{hint}")
         return Answer(found)
 
@@ -162,7 +162,8 @@ class OneBroker:
         """Ends a redirect; the view is of the moment before. AdminError "no-such-redirect"."""
         redirect = cluster_queries.redirect(self._core, self._now(), service)
         if redirect is None or not self._change(lambda core, now: core.cluster.remove_redirect(service, now)):
-            raise AdminError("no-such-redirect", f"the service {shown(service)!r} is not redirected")
+            text = f"the service {shown(service)!r} is not redirected; /api/v1/redirects lists all"
+            raise AdminError("no-such-redirect", text)
         return Answer(redirect)
 
     async def revoke(self, principal: str, before_ms: int) -> Answer[schemas.RevocationView]:

@@ -27,6 +27,7 @@ LISTS: Final = {  # what of `ctl` tells the names that there are, by the code of
     "no-such-service": "services lists all",
     "no-such-connection": "connections lists all",
     "no-such-drain": "drains lists all",
+    "no-such-redirect": "redirects lists all",
 }
 _WHERE: Final = "--admin is the address of the REST API"
 

@@ -44,7 +44,7 @@ from broker.config.sections.admin_checks import admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
 from broker.config.sections.files import file_mistakes, why_unread
 from broker.config.sections.meant import meant_value
-from broker.config.sections.near import near_name, near_option, near_table_key, near_word
+from broker.config.sections.near import near_name, near_option, near_section, near_table_key, near_variable, near_word
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
 from broker.config.urls import DIAL_SCHEMES, Listen, PeerUrl
@@ -297,7 +297,7 @@ def _read_file(path: str, found: _Findings) -> None:
             _read_section(section, content, source, found)
         else:
             known = [name for name in (*SECTIONS, *TABLES) if "." not in name]
-            hint = near_name(section, known) if isinstance(content, dict) else near_option("", section)
+            hint = near_section(section, known) if isinstance(content, dict) else near_option("", section)
             what = "section" if isinstance(content, dict) else "option outside a section"
             found.mistakes.append(source.mistake(section, f"unknown {what}{hint}"))
     found.mistakes.sort(key=lambda mistake: mistake.line)
@@ -342,7 +342,7 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
             # Its section was forgotten, or its end.
             is_begun = rest.partition("__")[2] != ""
             same = [name for name in known if name.endswith(f"__{rest}") or (is_begun and name.startswith(variable))]
-            near = near_name(variable, list(known), 0.8)  # they share a prefix
+            near = near_variable(rest) or near_name(variable, list(known), 0.8)  # they share a prefix
             hint = f"; did you mean {either(same)}?" if same else near
             found.mistakes.append(Mistake(source.name, 0, variable, f"unknown option{hint}"))
 
@@ -435,9 +435,9 @@ def _check_files(found: _Findings) -> None:
             elif Path(path).exists() and not Path(path).is_dir():
                 found.blame(name, f"{shown_value(path)} is not a directory; write the path of a folder")
         except OSError as error:
-            text = f"the file cannot be read: {error.strerror}"
-            if not doc.option.is_secret:
-                text = f"{shown_value(path)} {why_unread(path, error, name)}"
+            text = f"{shown_value(path)} {why_unread(path, error, name)}"
+            if doc.option.is_secret:  # whoever wrote the secret itself sees no name of a file
+                text = f"the file cannot be read: {error.strerror}; write the path of a file that holds the secret"
             found.blame(name, text)
             found.wrong.add(name)
 

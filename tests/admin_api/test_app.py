@@ -110,7 +110,7 @@ async def test_a_service_may_have_any_name(admin: FakeAdmin, client: Api, name: 
 async def test_an_unknown_service_is_404(client: Api) -> None:
     body = await problem(client, "/api/v1/services/shipping")
     assert (body["status"], body["code"]) == (404, "no-such-service")
-    assert body["detail"] == "no route offers the service 'shipping'"
+    assert body["detail"] == "no route offers the service 'shipping'; /api/v1/services lists all"
 
 
 async def test_a_service_with_a_slip_in_its_name_is_404_and_proposed(admin: FakeAdmin, client: Api) -> None:
@@ -354,6 +354,8 @@ async def test_an_unknown_path_is_told_the_one_that_is_like_it(client: Api) -> N
         ("/api/v1/routes/", "/api/v1/routes"),
         ("/API/V1/Routes", "/api/v1/routes"),
         ("/routes", "/api/v1/routes"),
+        ("/health", "/readyz"),
+        ("/api/v1/drains/services/demo", "/api/v1/drains/tags/service/demo"),
     ],
 )
 async def test_a_path_that_is_nearly_one_is_told_that(client: Api, path: str, meant: str) -> None:

@@ -245,7 +245,7 @@ async def test_a_redirect_that_cannot_be_is_400(net: Net, data: bytes, code: str
 
 
 async def test_a_service_that_is_not_redirected_is_404(net: Net) -> None:
-    told = (404, "no-such-redirect", "the service 'orders' is not redirected")
+    told = (404, "no-such-redirect", "the service 'orders' is not redirected; /api/v1/redirects lists all")
     assert await refusal(net, "DELETE", GREEN) == told
 
 

@@ -6,7 +6,7 @@ from typing import Final
 COMMANDS: Final = {
     "": {
         **dict.fromkeys(("start", "run", "broker", "server", "listen"), "serve"),
-        **dict.fromkeys(("send", "request", "invoke", "req"), "call"),
+        **dict.fromkeys(("send", "request", "invoke", "req", "pub", "publish"), "call"),
         **dict.fromkeys(("reply", "respond", "service"), "offer"),
         **dict.fromkeys(("benchmark", "perf"), "bench"),
         **dict.fromkeys(("validate", "config", "lint"), "check"),

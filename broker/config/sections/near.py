@@ -10,6 +10,49 @@ from broker.config.toml import either, toml_text
 LISTEN: Final = '; write listen = ["tcp://HOST:PORT"] in [server], such as ["tcp://127.0.0.1:7878"]'
 _ADDRESSES: Final = ("address", "addresses", "bind", "host", "port", "ports")  # what other servers have for `listen`
 _ELSEWHERE: Final = 0.85  # so alike, of 1, must keys of different sections be: "chooser" and "choser", never "port"
+_PAYLOAD: Final = "limits.max_frame_bytes bounds one frame, and a longer payload goes in several"
+_TO_STDERR: Final = "the log goes to standard error: rsocket-broker serve 2>broker.log"
+_IN_REST: Final = "it is of the REST API, /metrics: admin.listen says where"
+_DIALS: Final = "a service connects to the broker by itself, so its address is nowhere"
+# What NATS, Envoy, nginx, RabbitMQ and Redis call it, in one section or in whichever: an option, one with a value, or
+# what to do. True of whatever value it has.
+CALLED: Final = {
+    **dict.fromkeys(("server_name", "node_name", "broker_name"), "broker.name"),
+    **dict.fromkeys(("worker_processes", "threads", "io_threads", "processes"), "server.workers"),
+    **dict.fromkeys(("http_port", "http", "monitor_port", "rest_port"), "admin.listen=127.0.0.1:7070"),
+    **dict.fromkeys(("ws_port", "websocket_port", "websocket"), "server.listen=ws://127.0.0.1:7879"),
+    **dict.fromkeys(("log_level", "loglevel", "verbosity", "verbose", "debug"), "log.level"),
+    **dict.fromkeys(("log_file", "logfile", "error_log", "access_log"), _TO_STDERR),
+    **dict.fromkeys(("max_payload", "max_body", "max_message_size", "client_max_body_size"), _PAYLOAD),
+    **dict.fromkeys(("maxclients", "max_clients", "worker_connections"), "limits.max_connections"),
+    **dict.fromkeys(("ssl_certificate", "cert_file", "certfile", "tls_cert"), "tls.certificate"),
+    **dict.fromkeys(("ssl_certificate_key", "key_file", "keyfile", "tls_key"), "tls.key"),
+    **dict.fromkeys(("load_balancer", "load_balancing", "lb_policy", "balancer"), "routing.chooser"),
+    **dict.fromkeys(("metrics", "prometheus", "metrics_port"), _IN_REST),
+    **dict.fromkeys(("upstream", "upstreams", "backends"), _DIALS),
+    "routing.strategy": "routing.chooser",
+    "routing.algorithm": "routing.chooser",
+    "routing.policy": "routing.chooser",
+    **dict.fromkeys(("admin.port", "admin.host", "admin.address", "admin.bind"), "admin.listen=127.0.0.1:7070"),
+    "admin.enabled": 'admin.listen is HOST:PORT, or "off" for no REST API',
+    **dict.fromkeys(("admin.token", "admin.password", "admin.users"), "admin.tokens"),
+    "auth.enabled": 'auth.mode is "required", "observe" or "off"',
+    "auth.required": 'auth.mode is "required", "observe" or "off"',
+    **dict.fromkeys(("auth.password", "auth.user", "auth.username"), "auth.users=FILE"),
+    **dict.fromkeys(("cluster.nodes", "cluster.seeds", "cluster.members", "cluster.routes"), "cluster.peers"),
+    **dict.fromkeys(("cluster.brokers", "cluster.urls", "cluster.hosts", "cluster.join"), "cluster.peers"),
+    "cluster.enabled": "cluster.peers names other brokers, and without it there is no cluster",
+    **dict.fromkeys(("cluster.token", "cluster.password", "cluster.key", "cluster.cookie"), "cluster.secret"),
+    "events.enabled": "events.dir names the folder, and without it no events are written",
+    **dict.fromkeys(("events.path", "events.folder", "events.directory"), "events.dir"),
+    "tls.enabled": "tls:// or wss:// in server.listen is what turns TLS on",
+    **dict.fromkeys(("tls.verify", "tls.ca", "tls.ca_file", "tls.client_auth"), "tls.client_ca"),
+    **dict.fromkeys(("log.file", "log.path", "log.output", "log.filename", "log.dir"), _TO_STDERR),
+    **dict.fromkeys(("service.weight", "service.weights"), "weight is a tag of a route, which its service gives"),
+    **dict.fromkeys(("service.url", "service.urls", "service.host", "service.address", "service.port"), _DIALS),
+    **dict.fromkeys(("service.load_balancer", "service.lb_policy", "service.strategy"), "did you mean chooser?"),
+    **dict.fromkeys(("service.retries", "service.timeout", "service.timeout_s"), "it is the caller who says that"),
+}
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 
 
@@ -19,6 +62,8 @@ def near_option(section: str, key: str) -> str:
         return f"; did you mean [{key}]?"
     if section in ("", "server") and key in _ADDRESSES:
         return LISTEN
+    if called := _called(section, key):
+        return called
     elsewhere = [doc.name for doc in OPTIONS.values() if doc.key == key]
     if elsewhere:
         return f"; did you mean {either(elsewhere)}?"
@@ -32,11 +77,45 @@ def near_option(section: str, key: str) -> str:
     return _NOT_NEAR
 
 
+def near_variable(rest: str) -> str:
+    """As `near_option`, of a variable without its prefix, whose section may end in one underscore; empty: nothing."""
+    section, sign, key = rest.lower().partition("__")
+    if not sign:
+        section, sign, key = rest.lower().partition("_")
+    if section not in SECTIONS:
+        section, key = "", rest.lower()
+    if section in ("", "server") and key in _ADDRESSES:
+        return f"; write {OPTIONS['server.listen'].variable}=tcp://HOST:PORT, such as tcp://127.0.0.1:7878"
+    return _called(section, key, is_variable=True)
+
+
+def _called(section: str, key: str, is_variable: bool = False) -> str:
+    """What others call so; empty: nothing."""
+    is_ours = section.partition(".")[0] in ("samwise", "feed", "service", "role")  # where the same words mean others
+    found = CALLED.get(f"{section}.{key}") or ("" if is_ours else CALLED.get(key, ""))
+    name, sign, example = found.partition("=")
+    if name not in OPTIONS:
+        return f"; {found}" if found else ""
+    doc = OPTIONS[name]
+    if not sign:
+        return f"; did you mean {doc.variable if is_variable else name}?"
+    if is_variable:
+        return f"; write {doc.variable}={example}"
+    return f"; write {doc.key} = {toml_text([example] if doc.is_list else example)} in [{doc.section}]"
+
+
+def near_section(section: str, known: list[str]) -> str:
+    """As `near_name`, for a section."""
+    return _called("", section) or near_name(section, known)
+
+
 def near_table_key(tables: Tables, key: str) -> str:
     """As `near_name`, for a key that only the sections of all services may have."""
     everywhere = [doc.name for doc in OPTIONS.values() if doc.key == key]
     if everywhere:
         return f"; {everywhere[0]} is one of all"
+    if called := _called(tables.place, key):
+        return called
     own = near_name(key, list(tables.keys))
     if own is not _NOT_NEAR:
         return own

@@ -34,7 +34,11 @@ A_SECRET = f'secret = "{SECRET}"\n'
         ),
         ('secret = "0123456789abcde"', "2: cluster.secret: has 15 bytes, at least 16 are needed"),
         ('secret_file = "short"', "2: cluster.secret_file: has 15 bytes, at least 16 are needed"),
-        ('secret_file = "gone"', "2: cluster.secret_file: the file cannot be read: No such file or directory"),
+        (
+            'secret_file = "gone"',
+            "2: cluster.secret_file: the file cannot be read: No such file or directory; write the path of a file that "
+            "holds the secret",
+        ),
         (f'{A_SECRET}secret_file = "long"', "2: cluster.secret: and cluster.secret_file exclude each other"),
         ("secret = 123456", "2: cluster.secret: must be printable text of 0 to 4095 bytes"),
         (f"{A_SECRET}silent_s = 1", "3: cluster.silent_s: must be more than cluster.hello_s, 1"),

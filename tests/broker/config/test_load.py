@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from broker.config.load import ConfigErrors, Mistake, load
-from broker.config.options import Config
-from broker.config.sections.near import LISTEN
+from broker.config.options import OPTIONS, SECTIONS, Config
+from broker.config.sections.near import CALLED, LISTEN
 from broker.config.urls import Listen
 from tests.broker.config.sources import A_CHOOSER, GIVE_ONE, LISTS_ALL, NOT_THERE, SCHEMES, mistakes_of, of_file
 
@@ -79,6 +79,21 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ("[server]\nhost = 1", f"3: server.host: unknown option{LISTEN}"),
         ("bind = 1", f"2: bind: unknown option outside a section{LISTEN}"),
         ("[server]\nchoser = 1", "3: server.choser: unknown option; did you mean routing.chooser?"),
+        ('[routing]\nload_balancer = "x"', "3: routing.load_balancer: unknown option; did you mean routing.chooser?"),
+        ("[admin]\nport = 1", '3: admin.port: unknown option; write listen = "127.0.0.1:7070" in [admin]'),
+        ("[metrics]\na = 1", "2: metrics: unknown section; it is of the REST API, /metrics: admin.listen says where"),
+        (
+            '[log]\nfile = "x"',
+            "3: log.file: unknown option; the log goes to standard error: rsocket-broker serve 2>broker.log",
+        ),
+        (
+            "[service.a]\nweight = 5",
+            "3: service.a.weight: unknown option of a service; weight is a tag of a route, which its service gives",
+        ),
+        (
+            "[server]\nws_port = 1",
+            '3: server.ws_port: unknown option; write listen = ["ws://127.0.0.1:7879"] in [server]',
+        ),
         ("[server]\nprioritet = 1", f"3: server.prioritet: unknown option{LISTS_ALL}"),
         ("[server.tls]\nkey = 1", "2: server.tls: unknown option; did you mean [tls]?"),
         (
@@ -171,6 +186,14 @@ def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
         ),
         ("RSB_TLS__CERT", "x", "unknown option; did you mean RSB_TLS__CERTIFICATE?"),
         ("RSB_SERVER_LISTEN", "x", "unknown option; did you mean RSB_SERVER__LISTEN?"),
+        (
+            "RSB_PORT",
+            "1",
+            "unknown option; write RSB_SERVER__LISTEN=tcp://HOST:PORT, such as tcp://127.0.0.1:7878",
+        ),
+        ("RSB_ADMIN_PORT", "1", "unknown option; write RSB_ADMIN__LISTEN=127.0.0.1:7070"),
+        ("RSB_LOG_LEVEL", "debug", "unknown option; did you mean RSB_LOG__LEVEL?"),
+        ("RSB_LOGLEVEL", "debug", "unknown option; did you mean RSB_LOG__LEVEL?"),
         ("RSB_SERVER__QQ", "x", f"unknown option{LISTS_ALL}"),
         ("RSB_SERVER__LISTEN", "tcp://a:1,tpc://b:2", f'"tpc://b:2" is not a URL of {SCHEMES}; write tcp://b:2'),
         ("RSB_SERVER__STOP_GRACE_S", "1e3", 'must be a number from 0 to 3600, not "1e3"'),
@@ -260,3 +283,8 @@ def test_errors_have_the_word_and_every_mistake_as_a_value(folder: Path) -> None
     sentence = 'must be "debug", "info", "warning" or "error", not "loud"'
     assert caught.value.word == "bad-config"
     assert caught.value.mistakes == [Mistake("environment", 0, "RSB_LOG__LEVEL", sentence)]
+
+
+def test_what_others_call_an_option_is_none_here() -> None:
+    assert not set(CALLED) & {*OPTIONS, *SECTIONS}
+    assert {each.partition("=")[0] for each in CALLED.values() if " " not in each} <= set(OPTIONS)
