@@ -561,7 +561,8 @@ def drain_path(what: str, name: str | None) -> str:
             raise click.UsageError("the broker needs no name")
         return "/api/v1/drains/broker"
     if not name:
-        raise click.UsageError("a route needs its id" if what == "route" else "a tag needs KEY=VALUE")
+        needed = "a route needs its id; ctl routes lists all" if what == "route" else "a tag needs KEY=VALUE"
+        raise click.UsageError(needed)
     if what == "route":
         return f"/api/v1/routes/{urllib.parse.quote(name, safe='')}/drain"
     key, value = split_tag("the tag", name)

@@ -59,6 +59,15 @@ COMMANDS: Final = {
     },
 }
 
+# What no command is for, by the group, and what is done instead.
+NO_COMMANDS: Final = {
+    "": dict.fromkeys(
+        ("stop", "kill", "shutdown", "quit"),
+        "A broker ends by Ctrl-C or SIGTERM; rsocket-broker ctl drain broker takes it out of service",
+    ),
+    "ctl": dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
+}
+
 # What they type for an option of ours, where the command has that.
 OPTIONS: Final = {
     "--admin": ("--rest", "--http", "--admin-listen", "--api"),

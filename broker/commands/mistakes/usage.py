@@ -78,6 +78,8 @@ class _Line:
         meant = others.COMMANDS.get(self._name, {}).get(name)
         if meant is not None:
             return f"Did you mean {_shown(*self._names, *meant.split())!r}?"
+        if instead := others.NO_COMMANDS.get(self._name, {}).get(name):
+            return instead
         if name == "help":
             return f"Write {_shown(*self._names, *self._own[1:2], '-h')}"
         group = self._command
@@ -183,6 +185,8 @@ class _Line:
             return f"The file stands alone: {_shown('check', value or 'FILE')}"
         if self._name != "serve" or not option.startswith("--"):
             return ""
+        if option in ("--verbose", "--debug"):
+            return "More log: RSB_LOG__LEVEL=debug in front of the command, or level in [log] of the file of --config"
         from broker.config.options import OPTIONS as CONFIGURED
 
         key = option[2:].replace("-", "_")
@@ -256,6 +260,8 @@ class _Line:
             return ""
         if error.param.name == "what" and self._name in ("ctl drain", "ctl undrain"):
             return self._drain_of(self._alone())
+        if self._name == "ctl close":
+            return f"{_shown('ctl', 'connections')} lists the numbers"
         if isinstance(error.param.type, click.Path | click.File):
             return _path_hint(error.message)
         if isinstance(error.param.type, click.Choice):
@@ -287,6 +293,8 @@ class _Line:
             return f"Write {_shown(*self._names, '-h')}"
         if first.isdecimal() and self._name == "serve":
             return f"Write --listen tcp://127.0.0.1:{first}"
+        if self._names == ("ctl", "services") and len(spare) == 1:
+            return f"Write {_shown('ctl', 'service', first)}"
         for option in self._takers(first):
             rest = self._without_word(first)
             return f"Write {_shown(*self._names, *rest, option, first)}"

@@ -66,3 +66,22 @@ def test_what_others_call_a_command_is_none_here_and_is_one_here(group: str) -> 
 def test_a_corrected_line_holds_all_that_was_given(typed: str, advice: str) -> None:
     said = run(*typed.split()).stderr.strip().splitlines()[-1]
     assert said.endswith(f": rsocket-broker {advice}")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (
+            "stop",
+            "No such command 'stop'. A broker ends by Ctrl-C or SIGTERM; rsocket-broker ctl drain broker takes it",
+        ),
+        ("ctl logs", "No such command 'logs'. A broker writes its log to its own standard error"),
+        ("pub orders", "No such command 'pub'. Did you mean 'rsocket-broker call'?"),
+        ("serve --verbose", "No such option '--verbose'. More log: RSB_LOG__LEVEL=debug in front of the command"),
+        ("ctl services demo", "Got unexpected extra argument (demo). Write rsocket-broker ctl service demo"),
+        ("ctl close demo", "rsocket-broker ctl connections lists the numbers"),
+        ("ctl drain route", "a route needs its id; ctl routes lists all"),
+    ],
+)
+def test_what_is_done_otherwise_here_is_said(typed: str, said: str) -> None:
+    assert said in " ".join(run(*typed.split()).stderr.split())
