@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
+OTHER_TLS_SCHEMES: Final = ("https", "ssl", "tcps", "mqtts", "amqps", "mtls")  # of others, who mean TLS by them
 TCP_PORT: Final = 7878  # of tcp:// and tls://
 WS_PORT: Final = 7879  # of ws:// and wss://
 ADMIN_PORT: Final = 7070  # of the REST API

@@ -14,11 +14,18 @@ from urllib.parse import SplitResult, urlsplit
 
 from broker.config.toml import either, shown_value
 from rsocket_wire.errors import BrokerError
-from rsocket_wire.ports import ADMIN_PORT, MAX_PORT, SCHEMES, TCP_PORT, WS_PORT, without_password
+from rsocket_wire.ports import (
+    ADMIN_PORT,
+    MAX_PORT,
+    OTHER_TLS_SCHEMES,
+    SCHEMES,
+    TCP_PORT,
+    WS_PORT,
+    without_password,
+)
 
 DIAL_SCHEMES: Final = (*SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")
 WILDCARDS: Final = ("0.0.0.0", "::")  # hosts that are all addresses of this machine, at which nobody can be reached
-_TLS_SCHEMES: Final = ("https", "ssl", "tcps", "mqtts", "amqps", "mtls")
 _EXAMPLE: Final = f"; write it as in tcp://127.0.0.1:{TCP_PORT}"
 ROOTS_PORTS: Final = 1024  # those below are for root, by the default of Linux and macOS
 MAX_UNIX_PATH_BYTES: Final = 107  # Linux: sun_path holds 108, one is the closing NUL
@@ -208,7 +215,7 @@ def _meant(text: str) -> str:
     if re.fullmatch(r":[0-9]+", rest):
         rest = f"127.0.0.1{rest}"
     near = difflib.get_close_matches(scheme.lower(), SCHEMES, 1)
-    is_tls = scheme.lower() in _TLS_SCHEMES
+    is_tls = scheme.lower() in OTHER_TLS_SCHEMES
     own = near[0] if near else "tls" if is_tls else "tcp"
     web = {"http": "ws", "https": "wss"}.get(scheme.lower())
     if own != "unix" and "/" not in rest and ":" not in rest.rpartition("]")[2] and rest:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from client_sdk.io.transport import CLOSE_S, Pipe, SocketTransport
 from client_sdk.io.websocket import WebSocketTransport
-from rsocket_wire.ports import ADMIN_PORT, SCHEMES, TCP_PORT, WS_PORT, without_password
+from rsocket_wire.ports import ADMIN_PORT, OTHER_TLS_SCHEMES, SCHEMES, TCP_PORT, WS_PORT, without_password
 
 READ_BYTES: Final = 256 * 1024  # at most, per read
 MAX_LABEL: Final = 63  # characters of a part of a host's name. RFC 1035, section 2.3.4
@@ -141,7 +141,7 @@ def _meant(url: str) -> str:
     if scheme in ("http", "https") and rest.rstrip("/").endswith(f":{ADMIN_PORT}"):
         host = rest.rpartition(":")[0]
         return f"tcp://{host}:{TCP_PORT}, or ws://{host}:{WS_PORT} for a WebSocket; {scheme}:// is of the REST API"
-    plain, web = ("tls", "wss") if scheme in ("https", "ssl", "tcps", "mqtts", "amqps") else ("tcp", "ws")
+    plain, web = ("tls", "wss") if scheme in OTHER_TLS_SCHEMES else ("tcp", "ws")
     return f"{plain}://{rest}" + (f", or {web}://{rest} for a WebSocket" if scheme.startswith("http") else "")
 
 
