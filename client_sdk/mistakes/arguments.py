@@ -54,9 +54,10 @@ def advised(example: str, options: Any = None, *, is_hot: bool = True) -> Callab
                 if is_open and "positional only" in str(error):  # `bind` takes a tag of this name for the parameter
                     return
                 text = str(error).replace(" keyword-only", "")  # as of Python 3.14
+                code = _with_port(example, *given[:2]) if own[0] == "urls" and len(given) > 1 else example
                 if [type(each).__name__ for each in given[1:3]] == ["Service", "Service"]:
                     raise TypeError(f"{name}() takes one Service: {SERVE_SEVERAL}") from None
-                raise TypeError(f"{name}(): {text}; write `{example}`") from None
+                raise TypeError(f"{name}(): {text}; write `{code}`") from None
 
         if inspect.iscoroutinefunction(function):
 
@@ -93,6 +94,13 @@ def wrong_call(
         return unknown_option(f"{name}()", each, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     text = f"{name}() takes the address and the data, then names only"
     return TypeError(f"{text}; write {function.__name__}(to, {_by_name(data, given[0])})")
+
+
+def _with_port(example: str, host: object, port: object) -> str:
+    """The example; with the URL of a host and a port that were given as two arguments."""
+    if not isinstance(host, str) or not str(port).isdecimal():
+        return example
+    return example.replace("url", repr(f"{host}:{port}" if "://" in host else f"tcp://{host}:{port}"), 1)
 
 
 def _by_name(data: object, given: object) -> str:

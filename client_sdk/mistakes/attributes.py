@@ -13,7 +13,20 @@ C = TypeVar("C", bound=type)
 LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for the other
 _CALLS: Final = "request_response, fire_and_forget, request_stream, request_channel, metadata_push, gather"
 CLIENT_HAS: Final = f"it has {_CALLS}, subscribe and of"
+_ANSWER: Final = "client.request_response(address('orders'), b'...', route='create')"
+_TELL: Final = "client.fire_and_forget(address('orders'), b'...', route='create')"
 _OF_CLIENTS: Final = {
+    **{
+        name: f"write {code}"
+        for names, code in (
+            ("request call ask query invoke rpc execute get post put fetch send_request send_and_receive", _ANSWER),
+            ("publish emit send tell cast notify produce enqueue", f"{_TELL}, to all of them with multicast('orders')"),
+            ("stream watch listen consume", "client.request_stream(address('clock'), b'', route='ticks')"),
+            ("channel open_channel websocket duplex", "client.request_channel(address('sums'), items(), route='add')"),
+            ("broadcast", f"{_TELL.replace('address', 'multicast')}, or for their answers client.gather(...)"),
+        )
+        for name in names.split()
+    },
     **dict.fromkeys(("connect", "reconnect", "start", "open"), "it is connected, and comes back after a loss"),
     **dict.fromkeys(("ping", "is_open", "is_closed"), "write client.is_connected; keepalives go by themselves"),
     **dict.fromkeys(

@@ -16,6 +16,7 @@ REFUSING: Final = (
 NO_JSON: Final = (
     "; this handler reads JSON, and the caller needs connect(url, codec=JSON), or json.dumps(value).encode() as data"
 )
+TWICE_JSON: Final = "; the data is JSON within a text of JSON: give the client the value, and not json.dumps(value)"
 NO_CALLER: Final = "; request.caller is None unless the broker has auth.mode and, in [service.NAME], identity = true"
 NO_ENTRY: Final = "; request.metadata are the bytes of all entries, the content of one is request.entry('mime/type')"
 # By the model.
@@ -92,12 +93,14 @@ def _line_of(frame: TracebackType) -> str:
     return line or " ".join(f"{name}. {name}[" for name in code.co_names)
 
 
-def reading_advice(mime_type: str, text: str) -> str:
-    """For a caller whose data is no JSON, as the `text` of the handler's codec says; empty where it is of another type.
+def reading_advice(mime_type: str, text: str, data: bytes) -> str:
+    """For a caller whose `data` is no JSON, or JSON within JSON, as the `text` of the handler's codec says; else empty.
 
     The words are those of msgspec and of pydantic.
     """
-    is_none = (
-        text.startswith(("JSON is malformed", "Input data was truncated", "Invalid UTF-8")) or "Invalid JSON" in text
-    )
-    return NO_JSON if is_none and mime_type == "application/json" else ""
+    if mime_type != "application/json":
+        return ""
+    if data.startswith((b'"{', b'"[')) and data.endswith(b'"'):
+        return TWICE_JSON
+    is_none = text.startswith(("JSON is malformed", "Input data was truncated", "Invalid UTF-8"))
+    return NO_JSON if is_none or "Invalid JSON" in text else ""

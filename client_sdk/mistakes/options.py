@@ -18,7 +18,7 @@ CALLED_ELSEWHERE: Final = {
         "route=": "method topic path endpoint handler action subject operation command procedure function",
         "returns=": "type response_type return_type result_type model schema cls into decode_as",
         "metadata=": "headers header meta attributes",
-        "initial_n=": "request_n initial_request_n prefetch window buffer buffer_size credits limit n",
+        "initial_n=": "request_n initial_request_n prefetch window buffer buffer_size credits",
         "enough_n=": "n count quorum minimum min_answers first limit",
         "timeout_s=": "deadline deadline_s ttl wait wait_s max_wait",
         "idempotent=True": "safe retry_safe",
@@ -51,8 +51,19 @@ OF_CALLS: Final = {  # they are no option of a call, and what they are of would 
     **dict.fromkeys(("tags", "labels", "region"), "the address has them: address('orders', region='eu')"),
     "codec": "it is of connect(url, codec=JSON)",
 }
-OF_SUBSCRIPTIONS: Final = {
+OF_STREAMS: Final = {
     **OF_CALLS,
+    **dict.fromkeys(
+        ("limit", "max_items", "count", "n", "take", "first"),
+        "leave the loop by break; initial_n= says how many the service may send before the first is read",
+    ),
+    **dict.fromkeys(
+        ("cb", "callback", "handler", "on_message", "on_next", "on_item"),
+        "nobody is called back: write `async for item in ...:`, in a task of its own where other work goes on",
+    ),
+}
+OF_SUBSCRIPTIONS: Final = {
+    **OF_STREAMS,
     **dict.fromkeys(
         ("timeout_s", "timeout", "deadline"), "it goes on without end; put it in `async with asyncio.timeout(seconds):`"
     ),
@@ -97,7 +108,13 @@ OF_LOCAL_BROKERS: Final = dict.fromkeys(
     ("port", "host", "url", "urls", "address"), "write listen=['tcp://127.0.0.1:7878']; without it a port is chosen"
 )
 OF_CONNECTIONS: Final = {
-    **dict.fromkeys(("host", "port", "uri", "address"), "it is in the URL: connect('tcp://127.0.0.1:7878')"),
+    **dict.fromkeys(
+        ("host", "port", "uri", "address", "endpoint", "target"), "it is in the URL: connect('tcp://127.0.0.1:7878')"
+    ),
+    **dict.fromkeys(
+        ("servers", "hosts", "brokers", "nodes", "seeds", "endpoints", "addresses", "bootstrap_servers"),
+        "the URLs come first: connect(['tcp://127.0.0.1:7878', 'tcp://127.0.0.1:7880'])",
+    ),
     **dict.fromkeys(("reconnect", "auto_reconnect"), "a client comes back by itself when its connection is lost"),
 }
 
@@ -131,7 +148,7 @@ def _special(known: list[str]) -> Mapping[str, str]:
     if "wait_for_service" in known:
         return OF_SUBSCRIPTIONS
     if "address" in known:
-        return OF_CALLS
+        return OF_STREAMS if "initial_n" in known else OF_CALLS
     return OF_SERVICES if "codecs" in known and "tags" in known else {}
 
 

@@ -206,7 +206,7 @@ def decoded(codec: Codec, data: bytes, type: Any) -> Any:
     try:
         return codec.decode(data, type)
     except ValueError as error:
-        raise Refused("bad-payload", f"{error}{reading_advice(codec.mime_type, str(error))}", INVALID) from None
+        raise Refused("bad-payload", f"{error}{reading_advice(codec.mime_type, str(error), data)}", INVALID) from None
 
 
 def encoded(codec: Codec, value: Any) -> Any:

@@ -241,6 +241,15 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         "Client.request_channel()",
     ),
     (
+        lambda: unseen(connect)("127.0.0.1", 7878),
+        "connect(): too many positional arguments; write `connect('tcp://127.0.0.1:7878', service=...)`",
+    ),
+    (
+        lambda: unseen(connect)(servers=[URL]),
+        "connect() has no argument servers=; the URLs come first: "
+        "connect(['tcp://127.0.0.1:7878', 'tcp://127.0.0.1:7880'])",
+    ),
+    (
         lambda: unseen(Service)("a", handlers=[]),
         "Service() has no argument handlers=; decorate functions: @orders.request_response('create')",
     ),
@@ -404,6 +413,16 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
             (
                 lambda: client.metadata_push(to, b"", **unseen({"timeout": 3})),
                 "Client.metadata_push() has no argument timeout=; did you mean timeout_s=?",
+            ),
+            (
+                lambda: anext(client.request_stream(to, **unseen({"limit": 3}))),
+                "Client.request_stream() has no argument limit=; leave the loop by break; initial_n= says how many the "
+                "service may send before the first is read",
+            ),
+            (
+                lambda: anext(client.subscribe(to, **unseen({"cb": print}))),
+                "Client.subscribe() has no argument cb=; nobody is called back: write `async for item in ...:`, "
+                "in a task of its own where other work goes on",
             ),
             (
                 lambda: anext(client.request_stream(to, **unseen({"colour": 3}))),

@@ -152,6 +152,10 @@ wrong(
     lambda world: world.client.request_response(ECHO, b"a", route="count"),
 )
 wrong(
+    "`json.dumps(value)` to a client that has a codec already",
+    lambda world: world.client.request_response(ECHO, b'"[1, 2]"', route="count"),
+)
+wrong(
     "the function of a channel's items without parentheses",
     lambda world: items_of(world.client.request_channel(ECHO, unseen(ticks), route="talk")),
 )
