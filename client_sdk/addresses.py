@@ -9,6 +9,7 @@ other name is a text key. Section "ADDRESS" of the specification; D-03 and D-12 
 metadata map. Knows nothing of connections.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -17,6 +18,7 @@ from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.kinds import BOOL, check_kind
 from client_sdk.mistakes.methods import look_at, looked_at
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.ports import SCHEMES
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.frames import Address as AddressFrame
 from rsocket_wire.wire.ids import ID_BYTES, id_text
@@ -46,6 +48,7 @@ ELSEWHERE: Final = {
         ("route", "timeout_s", "returns"), "the call, as in request_response(address('orders'), b'', route='create')"
     ),
 }
+_URLS: Final = tuple(f"{scheme}://" for scheme in SCHEMES)
 _ROUTINGS: Final[dict[int, str]] = {UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
 
 
@@ -186,8 +189,13 @@ def shard(
 
 def check_address(address: object) -> None:
     """TypeError for what is none."""
-    if not isinstance(address, Address):
-        raise TypeError(f"the address is {type(address).__name__}; make one with address('service', tag='value')")
+    if isinstance(address, Address):
+        return
+    how = f": write address({address!r})" if isinstance(address, str) else "; make one with address('orders')"
+    if inspect.iscoroutine(address):
+        address.close()  # or Python warns of it, too
+        how = "; several calls at a time are asyncio.gather(call, call), gather asks each of multicast('orders')"
+    raise TypeError(f"the address is {type(address).__name__}{how}")
 
 
 def route_tags(tags: Mapping[str, str | None] | None) -> list[Tag]:
@@ -227,6 +235,8 @@ def _build(
         raise TypeError(f"{name}= is of {ELSEWHERE[name]}; {tag}")
     if service is not None and not isinstance(service, str):
         raise TypeError(f"the name of a service is {type(service).__name__}, it must be str: address('orders')")
+    if service is not None and service.startswith(_URLS):
+        raise BadAddress(f"{service!r} is a URL, which connect() takes; an address has a name: address('orders')")
     wanted = [] if service is None else [_tag(SERVICE_NAME, service)]
     wanted += route_tags(named) + route_tags(tags)
     if not wanted:
@@ -246,7 +256,10 @@ def _keys(names: str | Sequence[str] | None) -> list[Key]:
 def _check_keys(built: Address, keys: list[Key], what: str, word: str) -> Address:
     for one in keys:
         if one.name not in built.tags:
-            text = f"{what} {one.name!r} names no tag of {built!r}; give the address that tag, too"
+            mend = "give the address that tag, too"
+            if what == "shard key":
+                mend = "key= is the name of a tag, as in shard('carts', key='user', user='ada')"
+            text = f"{what} {one.name!r} names no tag of {built!r}; {mend}"
             raise BadAddress(text, word=word)
     return built
 

@@ -260,6 +260,8 @@ def connect(
     open_target = next((target for target in targets if not may_carry_credentials(target)), None)
     if credentials is not None and open_target is not None:
         raise ValueError(f"credentials= over {open_target.url}: everybody on the way could read them; use tls or wss")
+    if inspect.iscoroutinefunction(handler):
+        raise TypeError(f"handler= takes handlers of rsocket-py, and no function: write service=orders, {HOW_SERVICE}")
     if handler is not None and not isinstance(service, str):
         raise ValueError("handler= needs service='name': only a named service can be called")
     if service is None and tags:
@@ -392,7 +394,9 @@ def _check_types(
             "service",
             service,
             service is None or isinstance(service, str | Service),
-            f"a name or a Service: {HOW_SERVICE}",
+            "one of them: connect(url, service=...) for each"
+            if isinstance(service, list | tuple)
+            else f"a name or a Service: {HOW_SERVICE}",
         ),
         ("tags", tags, tags is None or isinstance(tags, Mapping), "a dict, such as {'region': 'eu'}"),
         (

@@ -6,13 +6,12 @@ rsocket-py ships without type information; what type checkers shall know of its 
 
 import inspect
 from collections.abc import AsyncIterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Never
 
 from client_sdk.mistakes.attributes import names_told
-from client_sdk.mistakes.operators import refused
 
 _OR: Final = "or give the call returns="
-_NO_BYTES: Final = f"a Payload is no bytes and no text: write payload.data, {_OR}bytes"
+_CODEC: Final = "with connect(url, codec=JSON)"
 # What people ask a Payload for, and what to write.
 _ASKED: Final = {
     **{name: f"payload.data.{name}(), {_OR}bytes" for name in ("decode", "hex", "split", "startswith", "strip")},
@@ -32,7 +31,21 @@ if not TYPE_CHECKING:
         """
 
         __slots__ = ()
-        __add__ = __radd__ = __getitem__ = __len__ = __int__ = __float__ = __lt__ = __gt__ = refused(_NO_BYTES)
+
+        def __add__(self, other: object = b"") -> Never:
+            """Nor any other operator: it says what the Payload was taken for, which the other value tells."""
+            kind = type(other)
+            if kind not in (str, int, float, list):
+                raise TypeError(f"a Payload is no bytes and no text: write payload.data, {_OR}bytes")
+            data = "payload.data.decode()" if kind is str else "payload.data, which is bytes"
+            raise TypeError(f"a Payload is no {kind.__name__}: write {data}, {_OR}{kind.__name__}, {_CODEC}")
+
+        __radd__ = __len__ = __int__ = __float__ = __lt__ = __gt__ = __add__
+
+        def __getitem__(self, index: object) -> Never:
+            if isinstance(index, str):
+                raise TypeError(f"a Payload is no dict: give the call returns=dict, {_CODEC}")
+            self.__add__()
 
         def __bool__(self) -> bool:
             return True

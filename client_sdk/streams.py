@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 from client_sdk.errors import ClientError, DeadlineExceeded
+from client_sdk.mistakes.attributes import FLOW_HAS, FLOW_HAS_NOT, missing_told
 from client_sdk.mistakes.operators import one_by_one, refused, warn_ended
 from client_sdk.payload import Payload, Received
 
@@ -187,6 +188,7 @@ class Ending(Protocol):
     def is_over(self) -> bool: ...
 
 
+@missing_told(FLOW_HAS, FLOW_HAS_NOT)
 class Flow(AsyncIterator[Item]):
     """The items of a stream or channel: `async for`, or `async with` to be sure of the end. One reader.
 

@@ -50,6 +50,30 @@ SYNC_CLIENT_HAS_NOT: Final = {
     "as_rsocket": "only the client of an event loop has it: client_sdk.connect",
     "set_health": "a Service has it: asyncio.run(service.set_health(False))",
 }
+_OF_STREAMS: Final = {
+    **dict.fromkeys(("limit_rate", "request", "request_n"), "give the call initial_n="),
+    **dict.fromkeys(("take", "limit"), "leave the loop by break"),
+    **dict.fromkeys(("send", "put", "write", "publish"), "a channel's items are given: request_channel(to, items())"),
+}
+FLOW_HAS: Final = "write `async for item in stream:`, or `await anext(stream)` for one item"
+FLOW_HAS_NOT: Final = {
+    **_OF_STREAMS,
+    **dict.fromkeys(("to_list", "collect", "all", "list"), "write [item async for item in stream]"),
+    **dict.fromkeys(("cancel", "close", "stop", "unsubscribe", "dispose"), "write `await stream.aclose()`"),
+}
+ITEMS_HAVE: Final = "write `for item in stream:`, or next(stream) for one item"
+ITEMS_HAVE_NOT: Final = {
+    **_OF_STREAMS,
+    **dict.fromkeys(("to_list", "collect", "all", "list"), "write list(stream)"),
+    **dict.fromkeys(("cancel", "aclose", "stop", "unsubscribe", "dispose"), "write stream.close()"),
+}
+ANSWER_HAS: Final = "an Answer has is_ok, value, data, error, service, route_id and tags"
+ANSWER_HAS_NOT: Final = {
+    **dict.fromkeys(("ok", "success", "is_error", "failed"), "write answer.is_ok"),
+    **dict.fromkeys(("instance", "id", "route", "source", "sender"), "write answer.route_id, or answer.tags"),
+    **dict.fromkeys(("result", "payload", "body", "content", "response"), "write answer.value"),
+    **dict.fromkeys(("exception", "exc", "message"), "write answer.error"),
+}
 SERVICE_HAS_NOT: Final = {
     **dict.fromkeys(("run", "start", "listen"), "write run(url, service), in an event loop await serve(url, service)"),
     "serve": "write await serve(url, service), without an event loop run(url, service)",

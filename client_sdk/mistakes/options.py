@@ -38,12 +38,13 @@ CALLED_ELSEWHERE: Final = {
             "verify verify_ssl ssl_verify insecure ssl_ca"
         ),
         "credentials=Token('...'), or Password('name', '...')": (
-            "token user username password auth api_key apikey authorization jwt bearer login secret"
+            "token user username password user_credentials auth api_key apikey authorization jwt bearer login secret"
         ),
         "every_s=": "interval interval_s period period_s",
+        "lifetime_s=": "max_outstanding_pings keepalive_timeout max_lifetime ping_timeout",
         "keepalive_s=": "heartbeat heartbeat_s heartbeat_interval ping_interval ping keepalive_interval",
         "connections=": "pool pool_size",
-        "drain_s=": "grace grace_s grace_period shutdown_timeout stop_timeout",
+        "drain_s=": "grace grace_s grace_period shutdown_timeout stop_timeout drain_timeout",
     }.items()
 }
 OF_CALLS: Final = {  # they are no option of a call, and what they are of would be the wrong thing to change
@@ -115,7 +116,24 @@ OF_CONNECTIONS: Final = {
         ("servers", "hosts", "brokers", "nodes", "seeds", "endpoints", "addresses", "bootstrap_servers"),
         "the URLs come first: connect(['tcp://127.0.0.1:7878', 'tcp://127.0.0.1:7880'])",
     ),
-    **dict.fromkeys(("reconnect", "auto_reconnect"), "a client comes back by itself when its connection is lost"),
+    **dict.fromkeys(
+        (
+            *("reconnect", "auto_reconnect", "allow_reconnect", "max_reconnect_attempts", "reconnect_time_wait"),
+            *("retry_on_timeout", "reconnect_delay", "max_reconnects", "reconnect_backoff_ms"),
+        ),
+        "a client comes back by itself when its connection is lost",
+    ),
+    **dict.fromkeys(
+        (
+            *("connected_cb", "disconnected_cb", "reconnected_cb", "closed_cb", "error_cb"),
+            *("on_connect", "on_disconnect", "on_reconnect", "on_close", "on_error"),
+        ),
+        "the log says what becomes of the connection; a program reads `async for change in client.changes():`",
+    ),
+    **dict.fromkeys(
+        ("name", "client_name", "client_id", "id"), "a caller needs no name; others call a Service: Service('orders')"
+    ),
+    **dict.fromkeys(("debug", "verbose", "log_level", "logger", "echo"), "its log is logging.getLogger('client_sdk')"),
 }
 
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final, Generic, cast
 from client_sdk.addresses import route_tags
 from client_sdk.errors import ClientError, error_of
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, read_entries
-from client_sdk.mistakes.attributes import missing_told
+from client_sdk.mistakes.attributes import ANSWER_HAS, ANSWER_HAS_NOT, missing_told
 from client_sdk.payload import Payload
 from rsocket_wire.errors import InvalidFrame
 from rsocket_wire.wire.buffer import Reader, Writer
@@ -65,7 +65,7 @@ MAX_FAILURE_BYTES: Final = 8192  # of the text of a failure; the rest of a longe
 _NAME_AT: Final = 1 + ID_BYTES
 
 
-@missing_told("an Answer has value, data and error")
+@missing_told(ANSWER_HAS, ANSWER_HAS_NOT)
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answer(Generic[T]):
     """What one service answered to a gather, and who it is.

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from client_sdk.calls.scatter_gather import Gathering as AsyncGathering
+from client_sdk.mistakes.attributes import ITEMS_HAVE, ITEMS_HAVE_NOT, missing_told
 from client_sdk.mistakes.operators import refused, warn_ended
 from client_sdk.services.gather_answers import Answer
 from client_sdk.services.gather_answers import T as Made
@@ -20,6 +21,7 @@ from client_sdk.sync.background import LoopThread
 T = TypeVar("T")
 
 
+@missing_told(ITEMS_HAVE, ITEMS_HAVE_NOT)
 class Items(Iterator[T]):
     """What comes one after another: a `for` loop, or `with` to be sure of the end. One reader.
 
@@ -71,6 +73,7 @@ class Items(Iterator[T]):
     if not TYPE_CHECKING:
         __aiter__ = refused("this stream blocks: write `for` and `with`; for `async for` use client_sdk.connect")
         __aenter__ = __aexit__ = __await__ = __aiter__
+        __getitem__ = refused("a stream has no index: write `for item in stream:`, next(stream) or list(stream)")
 
     async def _take(self) -> list[T]:
         """The next one, and what is there already; empty at the end."""

@@ -10,7 +10,7 @@ from client_sdk.payload import Received
 
 def test_a_missing_name_is_said_with_what_there_is() -> None:
     with pytest.raises(
-        AttributeError, match=r"'Answer' object has no attribute 'decode'; an Answer has value, data"
+        AttributeError, match=r"'Answer' object has no attribute 'decode'; an Answer has is_ok, value"
     ) as told:
         Answer(b"3", None, "", "stock", None).decode()  # type: ignore[attr-defined]
     assert (told.value.name, told.value.obj) == ("decode", None)  # no proposal of Python's

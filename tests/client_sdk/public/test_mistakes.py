@@ -373,7 +373,7 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
         calls: list[tuple[Callable[[], Awaitable[object]], str]] = [
             (
                 lambda: client.request_response(unseen("x")),
-                "the address is str; make one with address('service', tag='value')",
+                "the address is str: write address('x')",
             ),
             (
                 lambda: client.request_response(to, route=unseen(3)),
