@@ -277,7 +277,9 @@ def _tag(name: str | Key, value: str | None) -> Tag:
         raise TypeError(f"the name of a tag is {type(name).__name__}, it must be str: write tags={{'region': 'eu'}}")
     if value is not None and not isinstance(value, str):
         text = f"the value of tag {name} is {type(value).__name__}, it must be str or None"
-        raise TypeError(f"{text}; write str({value!r})" if isinstance(value, int | float) else text)
+        mend = f"; write str({value!r})" if isinstance(value, int | float) else ""
+        mend = "; each value is an address of its own" if isinstance(value, list | tuple | set) else mend
+        raise TypeError(text + mend)
     try:
         return Tag.of(name, value)
     except BrokerError as error:

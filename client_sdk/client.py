@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, Callable, Mapping
 from typing import Any, Final, Never, TypeVar, Unpack, cast, overload
 
 from client_sdk import rsocket_py
-from client_sdk.addresses import Address, check_address
+from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, check_policies, wait_s_of
 from client_sdk.calls.hedge import LEAST_N, Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
@@ -19,7 +19,7 @@ from client_sdk.calls.options import ChannelOptions, GatherOptions, RequestOptio
 from client_sdk.calls.remote import Remote, Wanted
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.calls.retrying_stream import flow_of
-from client_sdk.calls.scatter_gather import WINDOW_N, Gathering, warn_unicast
+from client_sdk.calls.scatter_gather import WINDOW_N, Gathering, check_asked
 from client_sdk.calls.subscription import Subscription
 from client_sdk.calls.values import Values
 from client_sdk.clock import Clock
@@ -63,6 +63,7 @@ class Client(ConnectionWaits):
     b'order 42'
     """
 
+    @advised("async with connect(url) as client:")
     def __init__(
         self,
         manager: ConnectionManager,
@@ -490,8 +491,7 @@ class Client(ConnectionWaits):
         >>> sorted((answer.service, answer.value) for answer in answers)
         [('stock', b'3'), ('stock', b'4')]
         """
-        check_address(address)
-        warn_unicast(address)
+        check_asked(address)
         more, body = self._said(data, returns, metadata)
         check_kind("with_tags", with_tags, BOOL)
         more = (TAGGED_ENTRY if with_tags else GATHER_ENTRY) + more

@@ -301,7 +301,7 @@ class BadAnswer(ClientError):
     """
 
     default_word = "bad-answer"
-    usual_advice = "it was processed; give the call the returns= that the service's handler returns"
+    usual_advice = "it was processed; returns= is the type of what the handler returns: correct the one or the other"
 
 
 class DeadlineExceeded(ClientError, TimeoutError):

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
-from client_sdk.addresses import Address
+from client_sdk.addresses import Address, check_address
 from client_sdk.errors import BadAnswer, DeadlineExceeded, TooLarge
 from client_sdk.mistakes.kinds import WHOLE, check_kind
 from client_sdk.mistakes.operators import refused, warn_ended
@@ -106,8 +106,9 @@ class Gathering(AsyncIterator[Answer[T]]):
             return dataclasses.replace(answer, error=error)
 
 
-def warn_unicast(address: Address) -> None:
-    """Of an address of one service, which may be meant: an Answer says who has given it."""
+def check_asked(address: Address) -> None:
+    """TypeError for what is no address; of one service it warns, as that may be meant: an Answer says who gave it."""
+    check_address(address)
     if address.routing != "unicast":
         return
     how = (

@@ -5,6 +5,7 @@
 Bytes stay what they are, and a call of bytes that says no `returns` never comes here. Knows no connections.
 """
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from dataclasses import is_dataclass
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 from client_sdk.addresses import Address
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import BadAnswer
+from client_sdk.mistakes.handlers import answer_advice
 from client_sdk.mistakes.kinds import kind_of
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.services.contract import NOTHING
@@ -70,6 +72,8 @@ class Values:
             text = "they must be an async iterable, such as what an async function with yield gives"
             how = f": write {items.__name__}(), with parentheses" if inspect.isasyncgenfunction(items) else ""
             how = "; it has no yield" if inspect.iscoroutine(items) or inspect.iscoroutinefunction(items) else how
+            how = ": for one item and a stream as its answer call request_stream" if isinstance(items, bytes) else how
+            how = ": with `while True: yield await queue.get()`" if isinstance(items, asyncio.Queue) else how
             raise TypeError(f"the items of a channel are {kind_of(items)}, {text}{how}")
         return items if self._codec is BYTES else _Encoded(aiter(items), self._codec)
 
@@ -86,7 +90,8 @@ class Values:
             return self._codec.decode(data, returns)
         except ValueError as error:
             who = " ".join(filter(None, (address.service, route))) or "a service"
-            raise BadAnswer(f"{who} answered what is no {_name_of(returns)}: {error}") from None
+            text = f"{error}{answer_advice(self._codec.mime_type, str(error))}"
+            raise BadAnswer(f"{who} answered what is no {_name_of(returns)}: {text}") from None
 
     def flow(self, flow: Flow[Payload], returns: Any, address: Address, route: str | None) -> Flow[Any]:
         """The items of a stream as values."""

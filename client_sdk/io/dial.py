@@ -142,7 +142,9 @@ def _meant(url: str) -> str:
         host = rest.rpartition(":")[0]
         return f"tcp://{host}:{TCP_PORT}, or ws://{host}:{WS_PORT} for a WebSocket; {scheme}:// is of the REST API"
     plain, web = ("tls", "wss") if scheme in OTHER_TLS_SCHEMES else ("tcp", "ws")
-    return f"{plain}://{rest}" + (f", or {web}://{rest} for a WebSocket" if scheme.startswith("http") else "")
+    if not scheme.startswith("http"):
+        return f"{plain}://{rest}"
+    return f"{plain}://{rest}, or {web}://{rest} for a WebSocket; the REST API has another port than these"
 
 
 async def dial(target: Target, ssl: tls.SSLContext | None, address: str = "") -> AnyPipe:

@@ -13,9 +13,14 @@ REFUSING: Final = (
     "; a handler tells its caller something by raise ApplicationError('only 3 are left', word='out-of-stock'), "
     "and how many requests it takes by max_concurrency="
 )
+OWN_CALL: Final = (
+    "; a call of the handler's own has failed: catch ClientError, and raise ApplicationError('...') for its caller"
+)
 NO_JSON: Final = (
     "; this handler reads JSON, and the caller needs connect(url, codec=JSON), or json.dumps(value).encode() as data"
 )
+NO_JSON_ANSWER: Final = "; the answer is no JSON: returns=bytes gives it as it is"
+JSON_MIME: Final = "application/json"
 TWICE_JSON: Final = "; the data is JSON within a text of JSON: give the client the value, and not json.dumps(value)"
 NO_CALLER: Final = "; request.caller is None unless the broker has auth.mode and, in [service.NAME], identity = true"
 NO_ENTRY: Final = "; request.metadata are the bytes of all entries, the content of one is request.entry('mime/type')"
@@ -53,7 +58,7 @@ def advice_of(error: BaseException, is_of_sdk: bool) -> str:
     if frame is None:
         return ""
     if is_of_sdk:
-        return "" if frame.tb_frame.f_code.co_filename.startswith(_SDK) else REFUSING
+        return OWN_CALL if frame.tb_frame.f_code.co_filename.startswith(_SDK) else REFUSING
     if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("client_sdk.services."):
         kind, name = type(error.obj).__name__, str(error.name)
         code = INSTEAD.get(kind, {}).get(name)
@@ -98,9 +103,17 @@ def reading_advice(mime_type: str, text: str, data: bytes) -> str:
 
     The words are those of msgspec and of pydantic.
     """
-    if mime_type != "application/json":
+    if mime_type != JSON_MIME:
         return ""
     if data.startswith((b'"{', b'"[')) and data.endswith(b'"'):
         return TWICE_JSON
-    is_none = text.startswith(("JSON is malformed", "Input data was truncated", "Invalid UTF-8"))
-    return NO_JSON if is_none or "Invalid JSON" in text else ""
+    return NO_JSON if _is_no_json(text) else ""
+
+
+def answer_advice(mime_type: str, text: str) -> str:
+    """The same for an answer that is no JSON."""
+    return NO_JSON_ANSWER if mime_type == JSON_MIME and _is_no_json(text) else ""
+
+
+def _is_no_json(text: str) -> bool:
+    return text.startswith(("JSON is malformed", "Input data was truncated", "Invalid UTF-8")) or "Invalid JSON" in text

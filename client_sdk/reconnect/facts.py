@@ -88,7 +88,8 @@ class ConnectionWaits(ConnectionFacts):
 
     def __del__(self) -> None:
         # The connection stays: a stream may still be read whose client nobody holds.
-        if self._manager.is_open:
+        manager = getattr(self, "_manager", None)  # None: it was not made by `connect`, and could not be
+        if manager is not None and manager.is_open:
             warn_unclosed(self)
 
     if not TYPE_CHECKING:

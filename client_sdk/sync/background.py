@@ -99,7 +99,7 @@ class LoopThread:
         """Raises what keeps work of this thread from being done in that one."""
         if self.is_forked:
             text = f"this client belongs to process {self._pid}; after a fork, call connect() in the child"
-            raise NotConnected(text, word="forked")
+            raise NotConnected(text, word="forked", says_how=True)
         if threading.current_thread() is self._thread:
             raise RuntimeError(
                 "a blocking call in the event loop that would have to answer it; handlers of a service are async: "

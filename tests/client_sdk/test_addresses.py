@@ -98,3 +98,8 @@ def test_tags_that_do_not_fit_are_refused_and_not_cut() -> None:
 
 def test_address_shows_itself_as_it_was_written() -> None:
     assert repr(shard("carts", key="user", user="ada")) == "<shard service=carts user=ada>"
+
+
+def test_a_url_is_no_name_of_a_service() -> None:
+    with pytest.raises(BadAddress, match=r"'tcp://b:7878' is a URL, which connect\(\) takes; an address has a name"):
+        address("tcp://b:7878")

@@ -1,10 +1,11 @@
 import copy
 import inspect
 import pickle
+from typing import Any
 
 import pytest
 
-from client_sdk import Answer, Payload, Service
+from client_sdk import Answer, Client, Flow, Payload, Service, sync
 from client_sdk.payload import Received
 
 
@@ -38,3 +39,26 @@ def test_a_payload_that_has_arrived_is_one_of_rsocket_py() -> None:
     assert dict(inspect.getmembers(received))["data"] == b"3"
     with pytest.raises(TypeError, match=r"a Payload is no bytes and no text: write payload\.data"):
         len(received)  # type: ignore[arg-type]
+
+
+def test_what_a_payload_is_taken_for_is_said_with_the_type_to_ask_for() -> None:
+    received: Any = Received(b"3", None)
+    with pytest.raises(TypeError, match=r"no int: write payload\.data, which is bytes, or give the call returns=int"):
+        received + 1
+    with pytest.raises(TypeError, match="no dict: give the call returns=dict, with connect"):
+        received["id"]
+
+
+async def test_what_other_streams_have_is_said_as_it_is_written_here() -> None:
+    streams: list[Any] = [Client.__new__(Client), sync.Items.__new__(sync.Items), Flow.__new__(Flow)]
+    told = []
+    for stream, name in zip(streams, ("publish", "to_list", "next"), strict=True):
+        with pytest.raises(AttributeError) as refused:
+            getattr(stream, name)
+        told.append(str(refused.value).partition("; ")[2])
+    assert told == [
+        "write client.fire_and_forget(address('orders'), b'...', route='create'), to all of them with "
+        "multicast('orders')",
+        "write list(stream)",
+        "write `async for item in stream:`, or `await anext(stream)` for one item",
+    ]

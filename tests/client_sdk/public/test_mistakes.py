@@ -14,6 +14,7 @@ import broker as broker_package
 import client_sdk
 from client_sdk import (
     JSON,
+    Client,
     Hedging,
     NotConnected,
     Service,
@@ -243,6 +244,18 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (
         lambda: unseen(connect)("127.0.0.1", 7878),
         "connect(): too many positional arguments; write `connect('tcp://127.0.0.1:7878', service=...)`",
+    ),
+    (
+        lambda: unseen(connect)(URL, max_reconnect_attempts=3),
+        "connect() has no argument max_reconnect_attempts=; a client comes back by itself when its connection is lost",
+    ),
+    (
+        lambda: connect(URL, service=unseen([Service("a")])),
+        "service= is list, it must be one of them: connect(url, service=...) for each",
+    ),
+    (
+        lambda: unseen(Client)(URL),
+        "Client(): missing a required argument: 'cache'; write `async with connect(url) as client:`",
     ),
     (
         lambda: unseen(connect)(servers=[URL]),
