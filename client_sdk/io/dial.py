@@ -144,7 +144,7 @@ def _meant(url: str) -> str:
     plain, web = ("tls", "wss") if scheme in OTHER_TLS_SCHEMES else ("tcp", "ws")
     if not scheme.startswith("http"):
         return f"{plain}://{rest}"
-    return f"{plain}://{rest}, or {web}://{rest} for a WebSocket; the REST API has another port than these"
+    return f"{plain}://{rest}, or {web}://{rest} for a WebSocket; the REST API listens at a port of its own"
 
 
 async def dial(target: Target, ssl: tls.SSLContext | None, address: str = "") -> AnyPipe:
