@@ -63,7 +63,6 @@ class Client(ConnectionWaits):
     b'order 42'
     """
 
-    @advised("async with connect(url) as client:")
     def __init__(
         self,
         manager: ConnectionManager,

@@ -260,8 +260,9 @@ def connect(
     open_target = next((target for target in targets if not may_carry_credentials(target)), None)
     if credentials is not None and open_target is not None:
         raise ValueError(f"credentials= over {open_target.url}: everybody on the way could read them; use tls or wss")
-    if inspect.iscoroutinefunction(handler):
-        raise TypeError(f"handler= takes handlers of rsocket-py, and no function: write service=orders, {HOW_SERVICE}")
+    if inspect.isfunction(handler) and (inspect.iscoroutinefunction(handler) or not _takes_nothing(handler)):
+        text = "handler= takes a class of rsocket-py, or a function without parameters that makes an object of one"
+        raise TypeError(f"{text}; a function of your own is for a Service: {HOW_SERVICE}")
     if handler is not None and not isinstance(service, str):
         raise ValueError("handler= needs service='name': only a named service can be called")
     if service is None and tags:
@@ -440,6 +441,14 @@ def _check_types(
                 given.close()  # or Python warns of it, too
             what = repr(given) if isinstance(given, tuple) and name == "lease" else kind_of(given)
             raise TypeError(f"{name}= is {what}, it must be {wanted}")
+
+
+def _takes_nothing(function: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    return True
 
 
 def _is_lease(given: object) -> bool:

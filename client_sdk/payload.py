@@ -17,7 +17,12 @@ _ASKED: Final = {
     **{name: f"payload.data.{name}(), {_OR}bytes" for name in ("decode", "hex", "split", "startswith", "strip")},
     "text": f"payload.data.decode(), {_OR}bytes",
     **dict.fromkeys(("body", "content", "message", "result", "value"), f"payload.data, {_OR}"),
-    "json": f"json.loads(payload.data), {_OR}",
+    **dict.fromkeys(("json", "get", "keys", "items", "values"), f"json.loads(payload.data), {_OR}dict, {_CODEC}"),
+    **dict.fromkeys(("header", "headers"), "payload.metadata, the bytes of all entries"),
+    **dict.fromkeys(
+        ("error", "ok", "status", "status_code", "raise_for_status"),
+        "nothing in its place: a call that fails raises a ClientError",
+    ),
 }
 
 if not TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from client_sdk.addresses import Address, check_address
-from client_sdk.errors import BadAnswer, DeadlineExceeded, TooLarge
+from client_sdk.errors import BadAnswer, DeadlineExceeded, NoHandler, TooLarge
+from client_sdk.mistakes.attributes import missing_told
 from client_sdk.mistakes.kinds import WHOLE, check_kind
 from client_sdk.mistakes.operators import refused, warn_ended
 from client_sdk.payload import Payload
@@ -21,6 +22,7 @@ _HOW: Final = "write `await client.gather(...)`, or `async for` for one by one"
 WINDOW_N: Final = 256  # answers that may be under way
 
 
+@missing_told(_HOW)
 class Gathering(AsyncIterator[Answer[T]]):
     """What services answered: `await` it for a list, or read it with `async for` as they come. Once.
 
@@ -94,6 +96,8 @@ class Gathering(AsyncIterator[Answer[T]]):
                 await self.aclose()
                 raise TooLarge(f"over {MAX_ANSWERS} answers; read them with async for as they come")
             answers.append(answer)
+        if answers and all(isinstance(answer.error, NoHandler) for answer in answers):
+            warnings.warn(f"no service has answered: {answers[0].error}", RuntimeWarning, stacklevel=2)
         return answers
 
     def _answer(self, item: Payload) -> Answer[T]:

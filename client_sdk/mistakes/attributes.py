@@ -5,12 +5,14 @@ Type checkers do not know of it: these report each attribute that is missing.
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Final, Never, TypeVar
+from typing import TYPE_CHECKING, Final, Never, TypeVar
 
 from client_sdk.mistakes.likeness import near
+from client_sdk.mistakes.options import CALLBACKS, NO_CALLBACK
 
 C = TypeVar("C", bound=type)
 LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for the other
+MAKERS: Final = ("connect", "create", "from_url", "open")  # by which other clients are made
 _CALLS: Final = "request_response, fire_and_forget, request_stream, request_channel, metadata_push, gather"
 CLIENT_HAS: Final = f"it has {_CALLS}, subscribe and of"
 _ANSWER: Final = "client.request_response(address('orders'), b'...', route='create')"
@@ -29,6 +31,13 @@ _OF_CLIENTS: Final = {
     },
     **dict.fromkeys(("connect", "reconnect", "start", "open"), "it is connected, and comes back after a loss"),
     **dict.fromkeys(("ping", "is_open", "is_closed"), "write client.is_connected; keepalives go by themselves"),
+    **dict.fromkeys(("connected", "is_running", "is_alive", "is_ready", "ready"), "write client.is_connected"),
+    **dict.fromkeys(("url", "uri", "host", "server", "endpoint", "connected_url"), "write client.broker"),
+    **dict.fromkeys(("id", "client_id", "uuid"), "write client.route_id"),
+    **dict.fromkeys(("error", "last_error"), "write client.reason; what a call meets is raised by the call"),
+    **dict.fromkeys(("timeout", "timeout_s"), "write connect(url, timeout_s=...)"),
+    "flush": "what is sent leaves by itself: leave it out",
+    **dict.fromkeys(CALLBACKS, NO_CALLBACK),
     **dict.fromkeys(
         ("on", "on_message", "on_request", "on_event", "add_handler", "handle"),
         "handlers are of a Service: connect(url, service=service), with @service.request_response('create')",
@@ -40,12 +49,14 @@ CLIENT_HAS_NOT: Final = {
         ("disconnect", "stop", "quit", "aclose", "shutdown"),
         "write await client.close(), or end its block",
     ),
+    **dict.fromkeys(("wait", "join", "wait_closed", "run_forever"), "write await client.closed()"),
     "set_health": "a Service has it: await service.set_health(False)",
 }
 SYNC_CLIENT_HAS: Final = f"it has {_CALLS} and subscribe"
 SYNC_CLIENT_HAS_NOT: Final = {
     **_OF_CLIENTS,
     **dict.fromkeys(("disconnect", "stop", "quit", "shutdown"), "write client.close(), or end the block of with"),
+    **dict.fromkeys(("wait", "join", "wait_closed", "run_forever"), "write client.closed()"),
     "of": "write functions that call this client, as docs/sdk/sync.md#contracts shows",
     "as_rsocket": "only the client of an event loop has it: client_sdk.connect",
     "set_health": "a Service has it: asyncio.run(service.set_health(False))",
@@ -73,6 +84,8 @@ ANSWER_HAS_NOT: Final = {
     **dict.fromkeys(("instance", "id", "route", "source", "sender"), "write answer.route_id, or answer.tags"),
     **dict.fromkeys(("result", "payload", "body", "content", "response"), "write answer.value"),
     **dict.fromkeys(("exception", "exc", "message"), "write answer.error"),
+    **dict.fromkeys(("text", "decode"), "write answer.data.decode()"),
+    "json": "write json.loads(answer.data), or give gather returns=",
 }
 SERVICE_HAS_NOT: Final = {
     **dict.fromkeys(("run", "start", "listen"), "write run(url, service), in an event loop await serve(url, service)"),
@@ -90,6 +103,21 @@ GROUP_HAS_NOT: Final = {
     "set_tags": "the service has it: await service.set_tags({'region': 'us'})",
     "set_health": "the service has it: await service.set_health(False)",
 }
+
+
+class Made(type):
+    """Of a class whose objects a function makes: `Client(url)` and `Client.connect(url)` say which code does."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *given: object, **named: object) -> object:
+            if not given or isinstance(given[0], str | list):
+                raise TypeError(f"a {cls.__name__} is made by `{cls._made_by}`")
+            return super().__call__(*given, **named)
+
+        def __getattr__(cls, name: str) -> Never:
+            how = f"; a {cls.__name__} is made by `{cls._made_by}`" if name in MAKERS else ""
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}{how}", name=name, obj=None)
 
 
 def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable[[C], C]:

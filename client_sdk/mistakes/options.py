@@ -1,5 +1,6 @@
 """Options that a function has not: what they are called here, and whose they are."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -20,7 +21,13 @@ CALLED_ELSEWHERE: Final = {
         "metadata=": "headers header meta attributes",
         "initial_n=": "request_n initial_request_n prefetch window buffer buffer_size credits",
         "enough_n=": "n count quorum minimum min_answers first limit",
-        "timeout_s=": "deadline deadline_s ttl wait wait_s max_wait",
+        "timeout_s=": (
+            "deadline deadline_s ttl wait wait_s max_wait socket_timeout request_timeout read_timeout response_timeout"
+        ),
+        "connect_timeout_s=": "socket_connect_timeout connection_timeout open_timeout dial_timeout",
+        "wait_for_reconnect=": "wait_for_ready",
+        "handler=": "handler_factory request_handler",
+        "lease=": "honor_lease lease_publisher",
         "idempotent=True": "safe retry_safe",
         "retry=RetryPolicy(attempts=3)": "retries retry_policy max_retries attempts max_attempts tries",
         "hedging=Hedging(after_s=0.1)": "hedge hedge_after hedged",
@@ -32,17 +39,23 @@ CALLED_ELSEWHERE: Final = {
         "max_concurrency=": "workers max_workers threads parallel limit max_concurrent semaphore",
         "tags={'region': 'eu'}": "labels attributes properties region zone version group env metadata",
         "service=": "name service_name",
-        "codec=JSON": "serializer serialiser encoder decoder format json content_type serde encoding data_mime_type",
+        "codec=JSON": (
+            "serializer serialiser encoder decoder format json content_type serde encoding data_mime_type data_encoding"
+        ),
         "ssl=ssl.create_default_context(cafile=FILE)": (
             "ca cafile ca_file ca_cert ca_certs cacert cert certfile certificate context tls tls_context ssl_context "
             "verify verify_ssl ssl_verify insecure ssl_ca"
         ),
         "credentials=Token('...'), or Password('name', '...')": (
-            "token user username password user_credentials auth api_key apikey authorization jwt bearer login secret"
+            "token user username password user_credentials auth api_key apikey authorization jwt bearer login secret "
+            "nkeys_seed user_jwt user_jwt_cb signature_cb creds"
         ),
         "every_s=": "interval interval_s period period_s",
-        "lifetime_s=": "max_outstanding_pings keepalive_timeout max_lifetime ping_timeout",
-        "keepalive_s=": "heartbeat heartbeat_s heartbeat_interval ping_interval ping keepalive_interval",
+        "lifetime_s=": "max_outstanding_pings keepalive_timeout max_lifetime max_lifetime_period ping_timeout",
+        "keepalive_s=": (
+            "heartbeat heartbeat_s heartbeat_interval ping_interval ping keepalive_interval keep_alive "
+            "keep_alive_period"
+        ),
         "connections=": "pool pool_size",
         "drain_s=": "grace grace_s grace_period shutdown_timeout stop_timeout drain_timeout",
     }.items()
@@ -108,9 +121,25 @@ OF_RUNNING: Final = {
 OF_LOCAL_BROKERS: Final = dict.fromkeys(
     ("port", "host", "url", "urls", "address"), "write listen=['tcp://127.0.0.1:7878']; without it a port is chosen"
 )
+CALLBACKS: Final = (
+    *("connected_cb", "disconnected_cb", "reconnected_cb", "closed_cb", "error_cb"),
+    *("on_connect", "on_disconnect", "on_reconnect", "on_close", "on_error"),
+)
+NO_CALLBACK: Final = "the log says what becomes of the connection, and client.changes() tells a program"
+OF_CALLERS: Final = {  # who make one connection
+    **dict.fromkeys(
+        ("pool", "pool_size", "max_connections", "connection_pool"),
+        "one connection carries all calls at the same time: leave it out",
+    ),
+    **dict.fromkeys(
+        ("on_message", "on_request", "handlers"),
+        "handlers are of a Service: connect(url, service=service), with @service.request_response('create')",
+    ),
+}
 OF_CONNECTIONS: Final = {
     **dict.fromkeys(
-        ("host", "port", "uri", "address", "endpoint", "target"), "it is in the URL: connect('tcp://127.0.0.1:7878')"
+        ("host", "port", "uri", "base_url", "address", "endpoint", "target"),
+        "it is in the URL: connect('tcp://127.0.0.1:7878')",
     ),
     **dict.fromkeys(
         ("servers", "hosts", "brokers", "nodes", "seeds", "endpoints", "addresses", "bootstrap_servers"),
@@ -121,15 +150,25 @@ OF_CONNECTIONS: Final = {
             *("reconnect", "auto_reconnect", "allow_reconnect", "max_reconnect_attempts", "reconnect_time_wait"),
             *("retry_on_timeout", "reconnect_delay", "max_reconnects", "reconnect_backoff_ms"),
         ),
-        "a client comes back by itself when its connection is lost",
+        "a client comes back by itself when its connection is lost, until it is closed: leave it out",
+    ),
+    **dict.fromkeys(CALLBACKS, NO_CALLBACK),
+    **dict.fromkeys(
+        ("route", "path", "topic", "topics", "subject"),
+        "it is of calls: client.request_response(address('orders'), b'', route='create')",
     ),
     **dict.fromkeys(
-        (
-            *("connected_cb", "disconnected_cb", "reconnected_cb", "closed_cb", "error_cb"),
-            *("on_connect", "on_disconnect", "on_reconnect", "on_close", "on_error"),
-        ),
-        "the log says what becomes of the connection; a program reads `async for change in client.changes():`",
+        ("headers", "default_headers", "metadata"),
+        "it is of calls: client.request_response(address('orders'), b'', metadata={'text/plain': b'...'})",
     ),
+    **dict.fromkeys(
+        ("group", "group_id", "queue", "queue_group", "consumer_group"),
+        "the services of one name share its requests by themselves",
+    ),
+    **dict.fromkeys(("loop", "event_loop"), "the event loop is found without it: leave it out"),
+    **dict.fromkeys(("transport", "transport_provider", "scheme", "protocol"), "the URL says it, as tcp:// or wss://"),
+    "metadata_encoding": "metadata is composite: leave it out",
+    "decode_responses": "a call says it: returns=bytes, or with codec=JSON returns=str",
     **dict.fromkeys(
         ("name", "client_name", "client_id", "id"), "a caller needs no name; others call a Service: Service('orders')"
     ),
@@ -158,7 +197,7 @@ def unknown_option(function: str, given: str, known: Iterable[str], example: str
 
 def _special(known: list[str]) -> Mapping[str, str]:
     if "urls" in known:
-        return OF_CONNECTIONS | OF_RUNNING if "connections" in known else OF_CONNECTIONS
+        return OF_CONNECTIONS | (OF_RUNNING if "connections" in known else OF_CALLERS)
     if "max_waiting" in known:
         return OF_HANDLERS
     if "listen" in known:
@@ -184,3 +223,14 @@ def _of_others(given: str) -> str:
         return ""
     *first, last = having
     return f"{name}= is of {', '.join(first)} and {last}" if first else f"{name}= is of {last}"
+
+
+def warn_set(name: str) -> None:
+    """Of an attribute of a client that a program has set: as a callback, or an option of `connect`, it does nothing."""
+    if name in CALLBACKS:
+        how = NO_CALLBACK
+    elif name in FUNCTIONS["connect"]:
+        how = f"write connect(url, {name}=...)"
+    else:
+        return
+    warnings.warn(f"client.{name} = ... does nothing: {how}", RuntimeWarning, stacklevel=3)

@@ -6,14 +6,16 @@ The facts are only read, so that any thread may; who waits for others does that 
 from typing import TYPE_CHECKING, Final
 
 from client_sdk.errors import ClientError
+from client_sdk.mistakes.attributes import Made
 from client_sdk.mistakes.kinds import NUMBER, check_kind
 from client_sdk.mistakes.likeness import meant
 from client_sdk.mistakes.operators import CLOSE_HOW, refused, warn_unclosed
+from client_sdk.mistakes.options import warn_set
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.state import Change, Changes, State
 
 
-class ConnectionFacts:
+class ConnectionFacts(metaclass=Made):
     """What both clients say of themselves.
 
     >>> print(client.is_connected, client.state, client.broker)
@@ -22,6 +24,13 @@ class ConnectionFacts:
 
     def __init__(self, manager: ConnectionManager) -> None:
         self._manager: Final = manager
+
+    if not TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if not name.startswith("_"):
+                warn_set(name)
 
     @property
     def broker(self) -> str:
@@ -85,6 +94,8 @@ class ConnectionWaits(ConnectionFacts):
 
     >>> await client.wait_connected()
     """
+
+    _made_by = "async with connect(url) as client:"
 
     def __del__(self) -> None:
         # The connection stays: a stream may still be read whose client nobody holds.

@@ -34,6 +34,7 @@ from client_sdk.addresses import route_tags
 from client_sdk.errors import ClientError, error_of
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, read_entries
 from client_sdk.mistakes.attributes import ANSWER_HAS, ANSWER_HAS_NOT, missing_told
+from client_sdk.mistakes.operators import refused
 from client_sdk.payload import Payload
 from rsocket_wire.errors import InvalidFrame
 from rsocket_wire.wire.buffer import Reader, Writer
@@ -102,6 +103,9 @@ class Answer(Generic[T]):
         if self.error is not None:
             raise self.error
         return cast("T", self.data if self.made is RAW else self.made)
+
+    if not TYPE_CHECKING:
+        __getitem__ = __iter__ = __add__ = refused("an Answer is not the value itself: write answer.value")
 
     def __repr__(self) -> str:
         said = f"{len(self.data)} bytes" if self.error is None else self.error.word

@@ -52,6 +52,8 @@ class Client(ConnectionFacts):
     b'order 42'
     """
 
+    _made_by = "with sync.connect(url) as client:"
+
     def __init__(self, lifecycle: ClientLifecycle, client: AsyncClient, timeout_s: float | None = None) -> None:
         """Use `sync.connect`. The thread was entered for this client, which leaves it when it is closed.
 

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from client_sdk import Answer, ApplicationError, Client, Payload, TooLarge, connect, multicast
+from client_sdk import Answer, ApplicationError, Client, Payload, Service, TooLarge, connect, multicast
 from client_sdk.calls import scatter_gather as gathering
 from client_sdk.testing import local_broker
 from tests.client_sdk import frames
@@ -112,6 +112,15 @@ async def test_enough_is_enough_and_failures_do_not_count() -> None:
         answers = await client.gather(ALL, route="count", timeout_s=10, enough_n=1)
         assert [answer.data for answer in answers if answer.is_ok] == [b"3"]
         await mall.shops[2].cancelled.wait()
+
+
+async def test_a_route_that_no_service_has_is_warned_of() -> None:
+    service = Service("stock")
+    service.request_response("count")(Shop("3").count)
+    async with local_broker() as url, connect(url, service=service), connect(url) as client:
+        with pytest.warns(RuntimeWarning, match=r"^no service has answered: no-handler: .* it has 'count'"):
+            (answer,) = await client.gather(ALL, b"book", route="cuont")
+        assert not answer.is_ok
 
 
 async def test_a_service_that_leaves_is_not_there() -> None:

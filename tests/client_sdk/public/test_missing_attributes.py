@@ -1,20 +1,23 @@
 import copy
 import inspect
 import pickle
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from client_sdk import Answer, Client, Flow, Payload, Service, sync
+from client_sdk import Answer, Client, Flow, Payload, Service, connect, sync
 from client_sdk.payload import Received
+from tests.client_sdk.fake_broker import FakeBroker
 
 
 def test_a_missing_name_is_said_with_what_there_is() -> None:
     with pytest.raises(
-        AttributeError, match=r"'Answer' object has no attribute 'decode'; an Answer has is_ok, value"
+        AttributeError, match=r"'Answer' object has no attribute 'readable'; an Answer has is_ok, value"
     ) as told:
-        Answer(b"3", None, "", "stock", None).decode()  # type: ignore[attr-defined]
-    assert (told.value.name, told.value.obj) == ("decode", None)  # no proposal of Python's
+        Answer(b"3", None, "", "stock", None).readable()  # type: ignore[attr-defined]
+    assert (told.value.name, told.value.obj) == ("readable", None)  # no proposal of Python's
     with pytest.raises(AttributeError, match=r"'request_respons'; did you mean request_response\?$"):
         Service("orders").request_respons()  # type: ignore[attr-defined]
 
@@ -62,3 +65,59 @@ async def test_what_other_streams_have_is_said_as_it_is_written_here() -> None:
         "write list(stream)",
         "write `async for item in stream:`, or `await anext(stream)` for one item",
     ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda: unseen(Client)("tcp://127.0.0.1"), "a Client is made by `async with connect(url) as client:`"),
+        (
+            lambda: unseen(Client).from_url("tcp://127.0.0.1"),
+            "type object 'Client' has no attribute 'from_url'; "
+            "a Client is made by `async with connect(url) as client:`",
+        ),
+        (lambda: unseen(sync.Client)(), "a Client is made by `with sync.connect(url) as client:`"),
+        (
+            lambda: unseen(sync.Client).connect(),
+            "type object 'Client' has no attribute 'connect'; a Client is made by `with sync.connect(url) as client:`",
+        ),
+        (lambda: unseen(Client).colour, "type object 'Client' has no attribute 'colour'"),
+        (
+            lambda: unseen(Received(b"{}", None)).get("id"),
+            "'Payload' object has no attribute 'get'; write json.loads(payload.data), or give the call returns=dict, "
+            "with connect(url, codec=JSON)",
+        ),
+        (
+            lambda: unseen(Received(b"", None)).status_code,
+            "'Payload' object has no attribute 'status_code'; write nothing in its place: a call that fails raises a "
+            "ClientError",
+        ),
+        (
+            lambda: unseen(Answer(b"3", None, "", "stock", None))["count"],
+            "an Answer is not the value itself: write answer.value",
+        ),
+    ],
+)
+def test_what_is_taken_for_something_else_says_how_it_is_made_or_read(wrong: Callable[[], object], text: str) -> None:
+    with pytest.raises((AttributeError, TypeError)) as told:
+        wrong()
+    assert str(told.value) == text
+
+
+async def test_what_is_set_on_a_client_and_does_nothing_is_warned_of(broker: FakeBroker) -> None:
+    async with connect(broker.url) as client:
+        for name, text in (
+            ("on_disconnect", "the log says what becomes of the connection, and client.changes() tells a program"),
+            ("timeout_s", "write connect(url, timeout_s=...)"),
+        ):
+            with pytest.warns(RuntimeWarning) as warned:
+                setattr(client, name, None)
+            assert [str(each.message) for each in warned] == [f"client.{name} = ... does nothing: {text}"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            unseen(client).mine = 1  # of the program itself
+
+
+def unseen(value: object) -> Any:
+    """What no type checker has seen."""
+    return value

@@ -14,7 +14,6 @@ import broker as broker_package
 import client_sdk
 from client_sdk import (
     JSON,
-    Client,
     Hedging,
     NotConnected,
     Service,
@@ -247,15 +246,33 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: unseen(connect)(URL, max_reconnect_attempts=3),
-        "connect() has no argument max_reconnect_attempts=; a client comes back by itself when its connection is lost",
+        "connect() has no argument max_reconnect_attempts=; a client comes back by itself when its connection is lost, "
+        "until it is closed: leave it out",
     ),
     (
         lambda: connect(URL, service=unseen([Service("a")])),
         "service= is list, it must be one of them: connect(url, service=...) for each",
     ),
     (
-        lambda: unseen(Client)(URL),
-        "Client(): missing a required argument: 'cache'; write `async with connect(url) as client:`",
+        lambda: unseen(connect)(URL, route="create"),
+        "connect() has no argument route=; it is of calls: "
+        "client.request_response(address('orders'), b'', route='create')",
+    ),
+    (
+        lambda: unseen(connect)(URL, group_id="orders"),
+        "connect() has no argument group_id=; the services of one name share its requests by themselves",
+    ),
+    (
+        lambda: unseen(connect)(URL, pool_size=3),
+        "connect() has no argument pool_size=; one connection carries all calls at the same time: leave it out",
+    ),
+    *(
+        (
+            lambda handler=handler: connect(URL, service="orders", handler=unseen(handler)),
+            "handler= takes a class of rsocket-py, or a function without parameters that makes an object of one; "
+            f"a function of your own is for a Service: {HOW_SERVICE}",
+        )
+        for handler in (answer_http, unseen)
     ),
     (
         lambda: unseen(connect)(servers=[URL]),
