@@ -14,6 +14,7 @@ from typing import Final
 from broker.access.certificates import RevokedCertificates, subject_hash
 from broker.access.identities import subject_text
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.files import pem_advice
 
 CERTIFICATE: Final = "certificate"
 KEY: Final = "key"
@@ -43,7 +44,7 @@ def fault_of_pair(certificate: str, key: str) -> tuple[str, str] | None:
         if fault_of_roots(certificate) and not fault_of_roots(key) and _KEY_LINE in Path(certificate).read_bytes():
             return CERTIFICATE, "holds no certificate but a key: are certificate and key swapped?"
         if fault_of_roots(certificate):
-            return CERTIFICATE, "holds no certificate in PEM"
+            return CERTIFICATE, f"holds no certificate in PEM{pem_advice(certificate)}"
         if error.reason == "KEY_VALUES_MISMATCH":
             return KEY, "is the key of another certificate"
         if error.reason is None:  # all that OpenSSL says of what is no key, or one that is encrypted
@@ -59,7 +60,7 @@ def fault_of_roots(path: str) -> str:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except ssl.SSLError:
-        return "holds no certificate in PEM"
+        return f"holds no certificate in PEM{pem_advice(path)}"
     except OSError:
         pass
     return ""

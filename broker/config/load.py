@@ -188,7 +188,7 @@ class _Findings:
         self.values: Final = {name: doc.default for name, doc in OPTIONS.items()}
         self.sources: Final = dict.fromkeys(OPTIONS, (nowhere, ""))  # name -> source of the value, name there
         self.wrong: Final[set[str]] = set()  # options that have a mistake: nothing follows from their values
-        self.mistakes: Final[list[Mistake]] = []
+        self.mistakes: list[Mistake] = []
         # What the tables say, by their place, then by name.
         self.tables: Final[dict[str, dict[str, dict[str, object]]]] = {place: {} for place in TABLES}
 
@@ -334,6 +334,12 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
         if variable in known:
             doc = known[variable]
             found.take(doc, _from_text(doc, environ[variable]), source, variable)
+            if doc.name in found.wrong and (meant := _meant_list(doc, environ[variable])):
+                text = f"{shown_value(environ[variable])} is no list with commas; write {meant}"
+                found.mistakes = [each for each in found.mistakes if each.key != variable]
+                found.mistakes.append(Mistake(source.name, 0, variable, text))
+        elif variable.upper() in known:
+            found.mistakes.append(Mistake(source.name, 0, variable, f"unknown option; write {variable.upper()}"))
         elif tables := next((each for each in TABLES.values() if variable.startswith(_prefix_of(each))), None):
             text = f"{_many(tables.what)} have no variables, only tables [{tables.place}.NAME] in the file"
             found.mistakes.append(Mistake(source.name, 0, variable, text))
@@ -343,7 +349,7 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
             is_begun = rest.partition("__")[2] != ""
             same = [name for name in known if name.endswith(f"__{rest}") or (is_begun and name.startswith(variable))]
             near = near_variable(rest) or near_name(variable, list(known), 0.8)  # they share a prefix
-            hint = f"; did you mean {either(same)}?" if same else near
+            hint = f"; did you mean {either(same)}?" if same and rest.lower() not in SECTIONS else near
             found.mistakes.append(Mistake(source.name, 0, variable, f"unknown option{hint}"))
 
 
@@ -556,6 +562,20 @@ def _from_text(doc: OptionDoc, text: str) -> object:
         return []
     # Subjects of certificates hold commas.
     return split_list(text) if doc.option.form == "subject" else [item.strip() for item in text.split(",")]
+
+
+def _meant_list(doc: OptionDoc, text: str) -> str:
+    """The items with commas of a text that has them in brackets, quotes or with other signs between; empty: none."""
+    if not doc.is_list or doc.option.form == "subject":  # which holds blanks
+        return ""
+    inner = text.strip()
+    inner = inner[1:-1] if inner[:1] == "[" and inner[-1:] == "]" else inner
+    items = [item.strip("\"'") for item in re.split(r"[\s,;]+", inner) if item]
+    try:
+        _read_list(doc, items)
+    except (BrokerError, _WrongItems):
+        return ""
+    return ",".join(items)
 
 
 def _from_texts(tables: Tables, content: object) -> object:

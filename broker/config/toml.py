@@ -117,6 +117,9 @@ def _advice(said: str, lines: Sequence[str], line: int, shown: str, places: Coll
         return f"; write {name[1]}{_quoted_name(name[2].strip(), places)}{']' * len(name[1])}"
     if shown.startswith((";", "//")):
         return "; a comment begins with #"
+    if said.startswith("Unclosed array"):
+        begun = [number for number, each in enumerate(lines[:line], 1) if re.match(r"[^#=]+=\s*\[", each)]
+        return f"; the list of line {begun[-1]} has no ] at its end, or no comma between two items" if begun else ""
     if sign and value in _WORDS:
         return f"; {_WORDS[value]}"
     if sign and (number := re.fullmatch(r"([0-9][0-9_.,]*)\s*([A-Za-z%]+)\s*(#.*)?", value)):
@@ -129,6 +132,8 @@ def _advice(said: str, lines: Sequence[str], line: int, shown: str, places: Coll
         return "; a text needs quotes"
     if said.startswith("Expected '='") and (pair := re.match(r"([A-Za-z0-9_-]+):(?:[ \t]|$)", shown)):
         return f"; this looks like YAML, in TOML it is [{pair[1]}] or {pair[1]} = …"
+    if said.startswith("Expected '='") and not sign:
+        return f"; the configuration is TOML: {_AS_TOML}" if line == 1 else "; a line is KEY = VALUE or [SECTION]"
     return ""
 
 

@@ -11,6 +11,18 @@ from rsocket_wire.quantities import meant_number
 
 _TRUE: Final = ("true", "yes", "on", "1", "y")
 _FALSE: Final = ("false", "no", "off", "0", "n")
+# What other programs call a word of ours, where the option has that.
+_SAME: Final = {
+    **dict.fromkeys(("trace", "verbose", "all"), "debug"),
+    **dict.fromkeys(("fatal", "critical", "quiet"), "error"),
+    **dict.fromkeys(("none", "false", "no", "disabled", "disable"), "off"),
+}
+# Kinds of identities, by what others call them.
+_ACCEPTED: Final = {
+    **dict.fromkeys(("password", "passwords", "user", "users", "basic", "simple"), "user"),
+    **dict.fromkeys(("jwt", "token", "tokens", "bearer", "oauth", "oauth2", "oidc"), "jwt"),
+    **dict.fromkeys(("tls", "mtls", "cert", "certificate", "certificates"), "certificate"),
+}
 _MADE_BY: Final = {"auth.users": "rsocket-broker password NAME", "admin.tokens": "rsocket-broker token new NAME"}
 
 
@@ -25,11 +37,17 @@ def meant_value(doc: OptionDoc, raw: object) -> str:
     if isinstance(raw, dict) and doc.name in _MADE_BY:
         return f"; {_MADE_BY[doc.name]} makes the lines of that file"
     if doc.words:
-        near = difflib.get_close_matches(str(raw).lower(), doc.words, 1)
+        word = str(raw).lower()
+        if doc.name == "auth.mode" and word in _ACCEPTED:
+            return f'; write mode = "required" and accept = ["{_ACCEPTED[word]}"] in [auth]'
+        same = [_SAME[word]] if _SAME.get(word) in doc.words else []
+        near = same or difflib.get_close_matches(word, doc.words, 1)
         return f"; write {toml_text(near[0])}" if near else ""
     if doc.hint is bool:
         word = str(raw).lower()
         return "; write true" if word in _TRUE else "; write false" if word in _FALSE else ""
+    if doc.name == "server.workers" and str(raw).lower() in ("auto", "max"):
+        return "; write 0 for one a CPU"
     if doc.hint in (int, float):
         return _number_of(doc, raw)
     if doc.option.form == "HOST:PORT" and isinstance(raw, int) and not isinstance(raw, bool):

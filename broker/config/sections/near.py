@@ -13,6 +13,9 @@ _ELSEWHERE: Final = 0.85  # so alike, of 1, must keys of different sections be: 
 _PAYLOAD: Final = "limits.max_frame_bytes bounds one frame, and a longer payload goes in several"
 _TO_STDERR: Final = "the log goes to standard error: rsocket-broker serve 2>broker.log"
 _IN_REST: Final = "it is of the REST API, /metrics: admin.listen says where"
+_WEIGHT: Final = "weight is a tag, which a service gives its routes: Service('orders', tags={'weight': '5'})"
+_SWITCHES: Final = ("enabled", "enable", "on", "active", "disabled", "disable")
+_NO_SWITCH: Final = "no section has a switch; rsocket-broker check --options lists what each has"
 _DIALS: Final = "a service connects to the broker by itself, so its address is nowhere"
 # What NATS, Envoy, nginx, RabbitMQ and Redis call it, in one section or in whichever: an option, one with a value, or
 # what to do. True of whatever value it has.
@@ -45,10 +48,13 @@ CALLED: Final = {
     **dict.fromkeys(("cluster.token", "cluster.password", "cluster.key", "cluster.cookie"), "cluster.secret"),
     "events.enabled": "events.dir names the folder, and without it no events are written",
     **dict.fromkeys(("events.path", "events.folder", "events.directory"), "events.dir"),
+    "samwise.enabled": "samwise.endpoints says where the gateway listens, and without it there is no gateway",
+    "feed.enabled": "a table [feed.post.NAME], [feed.subscribe.NAME] or [feed.winnow.NAME] starts a feed",
+    "jwt.enabled": 'auth.accept = ["jwt"] is what lets tokens in',
     "tls.enabled": "tls:// or wss:// in server.listen is what turns TLS on",
     **dict.fromkeys(("tls.verify", "tls.ca", "tls.ca_file", "tls.client_auth"), "tls.client_ca"),
     **dict.fromkeys(("log.file", "log.path", "log.output", "log.filename", "log.dir"), _TO_STDERR),
-    **dict.fromkeys(("service.weight", "service.weights"), "weight is a tag of a route, which its service gives"),
+    **dict.fromkeys(("service.weight", "service.weights"), _WEIGHT),
     **dict.fromkeys(("service.url", "service.urls", "service.host", "service.address", "service.port"), _DIALS),
     **dict.fromkeys(("service.load_balancer", "service.lb_policy", "service.strategy"), "did you mean chooser?"),
     **dict.fromkeys(("service.retries", "service.timeout", "service.timeout_s"), "it is the caller who says that"),
@@ -79,9 +85,13 @@ def near_option(section: str, key: str) -> str:
 
 def near_variable(rest: str) -> str:
     """As `near_option`, of a variable without its prefix, whose section may end in one underscore; empty: nothing."""
-    section, sign, key = rest.lower().partition("__")
-    if not sign:
-        section, sign, key = rest.lower().partition("_")
+    if rest.lower() in SECTIONS:
+        example = next(doc.variable for doc in OPTIONS.values() if doc.section == rest.lower())
+        return f"; a section has no value, its options have, such as {example}"
+    *sections, key = rest.lower().split("__")
+    section = ".".join(sections)
+    if not sections:
+        section, _, key = rest.lower().partition("_")
     if section not in SECTIONS:
         section, key = "", rest.lower()
     if section in ("", "server") and key in _ADDRESSES:
@@ -92,6 +102,8 @@ def near_variable(rest: str) -> str:
 def _called(section: str, key: str, is_variable: bool = False) -> str:
     """What others call so; empty: nothing."""
     is_ours = section.partition(".")[0] in ("samwise", "feed", "service", "role")  # where the same words mean others
+    if section and key in _SWITCHES:
+        return f"; {CALLED.get(f'{section}.enabled', _NO_SWITCH)}"
     found = CALLED.get(f"{section}.{key}") or ("" if is_ours else CALLED.get(key, ""))
     name, sign, example = found.partition("=")
     if name not in OPTIONS:

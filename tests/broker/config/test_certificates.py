@@ -7,6 +7,7 @@ import pytest
 from broker.config.urls import Listen
 from tests.broker.config.sources import mistakes_of, of_file, write_pem
 
+NO_PEM = "holds no certificate in PEM; PEM has a line -----BEGIN CERTIFICATE-----"
 SWAPPED = "holds no certificate but a key: are certificate and key swapped?"
 
 
@@ -35,10 +36,10 @@ def test_a_tls_listener_with_its_files_is_right(folder: Path, certificate: str, 
 @pytest.mark.parametrize(
     ("certificate", "key", "sentence"),
     [
-        ("junk", "key", '2: tls.certificate: "junk" holds no certificate in PEM'),
-        ("empty", "key", '2: tls.certificate: "empty" holds no certificate in PEM'),
+        ("junk", "key", f'2: tls.certificate: "junk" {NO_PEM}'),
+        ("empty", "key", f'2: tls.certificate: "empty" {NO_PEM}'),
         ("key", "certificate", f'2: tls.certificate: "key" {SWAPPED}'),
-        ("key", "key", '2: tls.certificate: "key" holds no certificate in PEM'),
+        ("key", "key", f'2: tls.certificate: "key" {NO_PEM}'),
         ("certificate", "other", '3: tls.key: "other" is the key of another certificate'),
         ("certificate", "junk", '3: tls.key: "junk" holds no private key in PEM without a password'),
         ("certificate", "certificate", '3: tls.key: "certificate" holds no private key in PEM without a password'),
@@ -63,4 +64,4 @@ def test_a_certificate_or_key_that_is_none_is_told(
 def test_roots_that_are_none_are_told(folder: Path, section: str, key: str, name: str) -> None:
     write_pem(folder)
     text = f'[{section}]\n{key} = "{name}"\n'
-    assert mistakes_of(folder, text) == [f'broker.toml:2: {section}.{key}: "{name}" holds no certificate in PEM']
+    assert mistakes_of(folder, text) == [f'broker.toml:2: {section}.{key}: "{name}" {NO_PEM}']

@@ -88,7 +88,8 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ),
         (
             "[service.a]\nweight = 5",
-            "3: service.a.weight: unknown option of a service; weight is a tag of a route, which its service gives",
+            "3: service.a.weight: unknown option of a service; weight is a tag, which a service gives its routes: "
+            "Service('orders', tags={'weight': '5'})",
         ),
         (
             "[server]\nws_port = 1",
@@ -193,6 +194,32 @@ def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
         ),
         ("RSB_ADMIN_PORT", "1", "unknown option; write RSB_ADMIN__LISTEN=127.0.0.1:7070"),
         ("RSB_LOG_LEVEL", "debug", "unknown option; did you mean RSB_LOG__LEVEL?"),
+        ("rsb_log__level", "debug", "unknown option; write RSB_LOG__LEVEL"),
+        (
+            "RSB_SAMWISE__ENABLED",
+            "yes",
+            "unknown option; samwise.endpoints says where the gateway listens, and without it there is no gateway",
+        ),
+        (
+            "RSB_ROUTING__ENABLED",
+            "yes",
+            "unknown option; no section has a switch; rsocket-broker check --options lists what each has",
+        ),
+        ("RSB_AUTH", "off", "unknown option; a section has no value, its options have, such as RSB_AUTH__MODE"),
+        ("RSB_SERVER__WORKERS", "auto", 'must be a whole number from 0 to 256, not "auto"; write 0 for one a CPU'),
+        (
+            "RSB_AUTH__MODE",
+            "password",
+            'must be "off", "observe" or "required", not "password"; write mode = "required" and accept = ["user"] '
+            "in [auth]",
+        ),
+        ("RSB_LOG__LEVEL", "trace", 'must be "debug", "info", "warning" or "error", not "trace"; write "debug"'),
+        (
+            "RSB_SERVER__LISTEN",
+            "['tcp://a:1', 'ws://[::1]:2']",
+            "\"['tcp://a:1', 'ws://[::1]:2']\" is no list with commas; write tcp://a:1,ws://[::1]:2",
+        ),
+        ("RSB_AUTH__ACCEPT", "user jwt", '"user jwt" is no list with commas; write user,jwt'),
         ("RSB_LOGLEVEL", "debug", "unknown option; did you mean RSB_LOG__LEVEL?"),
         ("RSB_SERVER__QQ", "x", f"unknown option{LISTS_ALL}"),
         ("RSB_SERVER__LISTEN", "tcp://a:1,tpc://b:2", f'"tpc://b:2" is not a URL of {SCHEMES}; write tcp://b:2'),

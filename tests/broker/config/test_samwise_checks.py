@@ -83,7 +83,10 @@ def test_tables_of_rabbitmq_brokers_and_exchanges_are_kept_by_name(folder: Path)
             '[samwise.rabbitmq.a]\nca = "nothing"',
             f'2: samwise.rabbitmq.a.ca: "nothing" {NOT_THERE}/nothing{GIVE_ONE}',
         ),
-        ('[samwise.rabbitmq.a]\nca = "junk"', '2: samwise.rabbitmq.a.ca: "junk" holds no certificate in PEM'),
+        (
+            '[samwise.rabbitmq.a]\nca = "junk"',
+            '2: samwise.rabbitmq.a.ca: "junk" holds no certificate in PEM; PEM has a line -----BEGIN CERTIFICATE-----',
+        ),
         ("[samwise]\nmin_version = 105", "2: samwise.min_version: must be one of 100, 110, 120, not 105"),
         ('[samwise]\ncontrols = ["exit"]', '2: samwise.controls: "exit" is not "status", "stop" or "restart"'),
         (

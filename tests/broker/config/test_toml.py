@@ -20,7 +20,8 @@ NO_END = "invalid TOML: Expected newline or end of document after a statement"
     [
         (
             '[server]\nlisten ["tcp://a:1"]\n',
-            '2: invalid TOML: Expected \'=\' after a key in a key/value pair: "listen [\\"tcp://a:1\\"]"',
+            '2: invalid TOML: Expected \'=\' after a key in a key/value pair: "listen [\\"tcp://a:1\\"]"; '
+            "a line is KEY = VALUE or [SECTION]",
         ),
         ("[log]\nlevel = \n", '2: invalid TOML: Invalid value: "level ="; an option without a value is left out'),
         ('[log]\nlevel = "info', '2: invalid TOML: Unterminated string: "level = \\"info"'),
