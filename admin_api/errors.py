@@ -32,7 +32,7 @@ MISSING: Final = "X-Workers-Missing"
 API: Final = "/api/v1"
 MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
 NEAR: Final = 0.8  # so alike, of 1, must a path be to be proposed
-HEALTH: Final = ("health", "healthz", "healthcheck", "ready", "readiness", "ping")  # what others call /readyz
+HEALTH: Final = ("health", "healthz", "healthcheck", "ready", "readiness", "ping")  # what others call these
 
 # code word -> (HTTP status, title)
 PROBLEMS: Final[dict[str, tuple[int, str]]] = {
@@ -198,8 +198,9 @@ async def _near_path(request: web.Request) -> str:
     if len(request.path) > MAX_SHOWN:  # to compare takes longer than its length
         return ""
     path = request.path
+    if path.strip("/").rpartition("/")[2] in HEALTH:
+        return "did you mean /readyz or /livez? "
     others = [
-        *(["/readyz"] if path.strip("/").rpartition("/")[2] in HEALTH else []),
         path.replace("/drains/services/", "/drains/tags/service/", 1),
         path.replace("=", "/", 1),  # of a tag
         path.replace(":", "/", 1),

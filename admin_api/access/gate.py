@@ -83,7 +83,7 @@ class Gate:
         needed = needed_role(request.method, resource.canonical) if resource is not None else VIEWER
         if needed == ANYBODY:
             return await handler(request)
-        caller = await self._caller_of(request)
+        caller = await self._caller_of(request, needed)
         self._count(caller.principal if caller is not None else _address(request))
         if caller is None:
             self._check_without(request, needed)
@@ -105,8 +105,9 @@ class Gate:
             raise AdminError("too-many-requests", self._asked.too_many)
         self._asked.spend(who, now)
 
-    async def _caller_of(self, request: web.Request) -> Caller | None:
-        """By the token that it brings; None: it brings none. AdminError "wrong-token", "auth-unavailable"."""
+    async def _caller_of(self, request: web.Request, needed: str) -> Caller | None:
+        """By the token that it brings; None: it brings none. `needed`: the role that would do. AdminError
+        "wrong-token", "auth-unavailable"."""
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != BEARER:
             return None
@@ -117,30 +118,30 @@ class Gate:
             await asyncio.sleep(delay_s)
         text = text.strip()
         if self.identities is not None and is_signed(text):
-            return await self._identified(self.identities, text, address)
+            return await self._identified(self.identities, text, address, needed)
         token = find_token([*(self._tokens() or ()), self.local.known], text[:MAX_TOKEN])
         if token is not None and self._wall() < token.expires_at_s:
             return Caller(f"token:{token.name}", token.role)
         why = f"the token {token.name} has expired" if token is not None else "a wrong token"
-        raise self._wrong(address, why, is_guess=True)
+        raise self._wrong(address, why, needed, is_guess=True)
 
-    async def _identified(self, identities: Identities, text: str, address: str) -> Caller:
+    async def _identified(self, identities: Identities, text: str, address: str, needed: str) -> Caller:
         """By a JSON Web Token; as `_caller_of`."""
         try:
             return Caller(*await identities.find(text))
         except NotAccepted as error:
-            raise self._wrong(address, f"a token is not accepted: {error}", error.is_guess) from None
+            raise self._wrong(address, f"a token is not accepted: {error}", needed, error.is_guess) from None
         except Unavailable as error:
             STRANGERS.say(KIND, address, logging.WARNING, f"admin {address}: a token cannot be verified: {error}")
             raise AdminError("auth-unavailable", "the token cannot be verified now; try again later") from None
 
-    def _wrong(self, address: str, why: str, is_guess: bool) -> AdminError:
+    def _wrong(self, address: str, why: str, needed: str, is_guess: bool) -> AdminError:
         """`why`: for the log; who asks learns less."""
         if is_guess:
             self._guesses.count_wrong(address, self._clock())
         STRANGERS.say(KIND, address, logging.WARNING, f"admin {address}: {why}")
-        text = f"no token that holds is like this one: it is wrong, expired or revoked; {MAKE_HELP.format(role=VIEWER)}"
-        return AdminError("wrong-token", text)
+        text = "no token that holds is like this one: it is wrong, expired or revoked"
+        return AdminError("wrong-token", f"{text}; {MAKE_HELP.format(role=needed)}")
 
     def _check_without(self, request: web.Request, needed: str) -> None:
         """AdminError "no-token" unless this may be asked for without one."""

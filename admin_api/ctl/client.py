@@ -77,12 +77,19 @@ class AdminClient:
                 self._end(f"{said}; SSL_CERT_FILE=FILE trusts the CA in FILE", exit_status.NO_ANSWER)
             text = getattr(reason, "strerror", None) or reason
             self._end(
-                f"no broker answers at {self._url} ({plain(str(text)).lower()}); --admin says where",
+                f"no broker answers at {self._url} ({plain(str(text)).lower()}); --admin says where{self._port()}",
                 exit_status.NO_ANSWER,
             )
         if not isinstance(body, dict) or needed not in body:
             self._end(f"the server at {self._url} is not an admin API; {_WHERE}", exit_status.NO_ANSWER)
         return body
+
+    def _port(self) -> str:
+        """Of a URL without a port, which is then that of HTTP, with which port it may be meant."""
+        parts = urllib.parse.urlsplit(self._url)
+        if parts.port is not None or parts.path:
+            return ""
+        return f", with its port: {self._url}:{urllib.parse.urlsplit(DEFAULT_ADMIN).port}"
 
     def get_all(self, path: str, parameters: Iterable[tuple[str, str]] = (), part_n: int = PAGE) -> dict[str, Any]:
         """The whole of a list, asked for part by part; what else stands beside it is that of the last part."""

@@ -212,6 +212,8 @@ def routes(client: AdminClient, service: tuple[str, ...], tags: tuple[str, ...],
     output = list_of(client, tables.ROUTES, parameters)
     if not output.body["items"]:
         explain_nothing(client, service)
+        for bare in (tag for tag in tags if "=" not in tag):
+            click.echo(plain(f"--tag {bare} is a tag without a value; with one it is --tag NAME={bare}"), err=True)
     return output
 
 
@@ -261,6 +263,7 @@ def drain(
     left = f"{body['connections_left']:,} connections are closed within {body['spread_s'] + body['grace_s']:g} s"
     if not body["routes"] and what != "broker":
         text = "no route is there now, whichever comes is drained"
+        text += f"; with a value it is tag {name}=VALUE" if what == "tag" and "=" not in str(name) else ""
         return sentence(body, f"{drained(body)} is drained: {text}; ctl undrain {what} {name} takes it back")
     return sentence(
         body, f"{drained(body)} is drained: {body['routes']:,} routes; {left if body['close'] else 'none is closed'}"

@@ -12,6 +12,7 @@ import click
 
 from broker.config import ADMIN_TOKEN_VARIABLE, ADMIN_VARIABLE, CONTEXT_VARIABLE
 from broker.contexts import ContextError, context_in_use, context_of, read_contexts
+from rsocket_wire.files import missing_advice
 from spark_sink.event_files.local_token import read_token
 
 PAGE: Final = 1000  # items of one request, the most that the API gives
@@ -96,5 +97,8 @@ def complete_contexts(context: click.Context, parameter: click.Parameter, incomp
 def _token_in(file: Path) -> str:
     token = read_token(file)
     if not token:
+        if not file.exists():
+            advice = missing_advice(str(file))
+            raise click.BadParameter(f"{file}: no such file or directory{advice}", param_hint="--token-file")
         raise click.BadParameter(f"{file} holds no token, or cannot be read", param_hint="--token-file")
     return token

@@ -354,7 +354,7 @@ async def test_an_unknown_path_is_told_the_one_that_is_like_it(client: Api) -> N
         ("/api/v1/routes/", "/api/v1/routes"),
         ("/API/V1/Routes", "/api/v1/routes"),
         ("/routes", "/api/v1/routes"),
-        ("/health", "/readyz"),
+        ("/health", "/readyz or /livez"),
         ("/api/v1/drains/services/demo", "/api/v1/drains/tags/service/demo"),
     ],
 )

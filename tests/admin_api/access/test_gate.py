@@ -154,6 +154,8 @@ async def test_a_token_ends_and_one_that_is_revoked_or_wrong_is_refused_where_no
     assert await status(api, "GET", "/metrics", **bearing("rsb_viewer")) == 200
     gated.now = EXPIRES_S
     assert (await refusal(api, "GET", "/metrics", headers=bearing("rsb_viewer")))[:2] == (401, "wrong-token")
+    detail = (await refusal(api, "PUT", "/api/v1/drains/broker", headers=bearing("rsb_viewer")))[2]
+    assert "rsocket-broker token new NAME --role operator" in detail  # the role that this needs
     gated.now, gated.tokens = 0.0, []
     async with api.get("/metrics", headers=bearing("rsb_viewer")) as answer:
         assert (answer.status, "invalid_token" in answer.headers["WWW-Authenticate"]) == (401, True)
