@@ -115,10 +115,14 @@ def call(
         raise click.UsageError("name what to call: --service NAME or --tag NAME=VALUE")
     if (to_all or gather) and keys:
         raise click.UsageError("--all and --gather exclude --shard-key")
+    for key in keys:
+        name, sign, _ = key.partition("=")
+        if sign:
+            raise click.UsageError(f"--shard-key is the name of a tag: write --shard-key {name} --tag {key}")
     if lb is not None and (to_all or gather or keys):
         raise click.UsageError("--lb chooses one of several routes: leave it out with --all, --gather and --shard-key")
     if gather and model != REQUEST_RESPONSE:
-        raise click.UsageError(f"--gather asks handlers of {REQUEST_RESPONSE}, not of {model}")
+        raise click.UsageError(f"--gather asks handlers of {REQUEST_RESPONSE}, not of {model}: leave out one of both")
     if metas and model == METADATA_PUSH:
         raise click.UsageError("--meta is for requests; a metadata_push has its --data as metadata")
     if timeout_s is None and model not in STREAMS:

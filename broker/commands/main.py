@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from broker import VERSION, exit_status
+from broker.commands import WORDS
 from broker.commands.completion import add_shells
 from broker.commands.hangup import AtOnce
 from broker.config.extras import lack_of_events
@@ -52,9 +53,6 @@ COMMANDS: Final = {
     "table": Elsewhere("spark_sink.time_travel.command", "Show the routing table at any time.", needs_events=True),
     "token": Elsewhere("admin_api.access.command", "Make, list and revoke tokens for the REST API."),
 }
-
-
-_WORDS: Final = "words"  # of a context: all behind the program
 
 
 class NotInstalled(click.Command):
@@ -127,12 +125,12 @@ class Commands(click.Group):
         words = [*args]  # click takes them away
         with _ending(self, words):
             context = super().make_context(info_name, args, parent, **extra)
-            context.meta[_WORDS] = words
+            context.meta[WORDS] = words
             return context
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs a command to its end."""
-        with _ending(self, ctx.meta[_WORDS]):
+        with _ending(self, ctx.meta[WORDS]):
             try:
                 return super().invoke(ctx)
             finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -241,10 +242,13 @@ def _ask(url: str, token: str, service: str) -> list[bytes]:
     """The routes of a service that count for shards: a drained one is gone already (D-42)."""
     from admin_api.ctl.client import AdminClient  # late: most ask nobody
 
-    items = AdminClient(url, PROGRAM, token).get_all("/api/v1/routes", [("service", service)])["items"]
+    client = AdminClient(url, PROGRAM, token)
+    items = client.get_all("/api/v1/routes", [("service", service)])["items"]
     found = [parse_id(each["route_id"]) for each in items if "draining" not in each["states"]]
     if not found:
-        click.echo(f"{PROGRAM}: the broker at {url} has no route of {service!r} that is not drained", err=True)
+        lists = client.command(f"routes --service {shlex.quote(service)}" if items else "services")
+        text = f"{service!r} that is not drained" if items else repr(service)
+        click.echo(f"{PROGRAM}: the broker at {url} has no route of {text}; {lists} lists all", err=True)
         sys.exit(exit_status.FAILED)
     return found
 

@@ -18,10 +18,11 @@ import click
 
 from admin_api.ctl.place import context_option
 from broker import exit_status
+from broker.commands import WORDS
 from broker.commands.hangup import AtOnce
 from broker.config import URL_VARIABLE
 from broker.contexts import Context, ContextError, context_in_use, context_of
-from rsocket_wire.files import missing_advice, system_reason
+from rsocket_wire.files import missing_advice, pem_advice, system_reason
 from rsocket_wire.ports import DEFAULT_URL, SCHEMES
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ IN_THE_CLEAR = ("tcp://", "ws://", "unix://")
 IN_SHELL = {
     "; `async for client in connect(...)` waits for a broker": "",
     "; or raise connect_timeout_s=": "",
-    "give the call the returns= that the service's handler returns": "the service's handler returns another type",
+    "returns= is the type of what the handler returns: correct the one or the other": (
+        "the service's handler returns another type"
+    ),
     "; wait_for_reconnect=True waits for the next connection": "",
     "; wait_connected() waits for the next connection": "",
     "connect() with the same arguments fails again; change them, or the broker": "the same options fail again",
@@ -260,7 +263,7 @@ def tls_context(ca: str | None, cert: str | None, key: str | None) -> tls.SSLCon
     try:
         context = tls.create_default_context(cafile=ca)
     except tls.SSLError:
-        raise click.UsageError(f"--ca {ca}: there is no certificate in it, as PEM") from None
+        raise click.UsageError(f"--ca {ca} holds no certificate in PEM{pem_advice(str(ca))}") from None
     if cert is not None:
         try:
             context.load_cert_chain(cert, key)
@@ -379,18 +382,31 @@ def _url_among(words: tuple[str, ...], given: Mapping[str, object]) -> str | Non
         if len(words) > 1:
             raise click.UsageError(f"one URL at most, not {' '.join(words)}")
         return words[0] if words else None
-    data = given.get("data")
-    if others[0] == "help":
+    word = others[0]
+    if word == "help":
         raise click.UsageError("'help' is taken as the URL; -h shows the help")
-    if "=" in others[0] and "tags" in given:
-        hint = f"a tag is --tag {others[0]}"
-    elif data and isinstance(data, str):
+    if "=" in word and "tags" in given:
+        hint = f"a tag is --tag {word}"
+    elif (data := given.get("data")) and isinstance(data, str) and _is_behind(word, "--data", data):
         hint = f"quote data with spaces: --data {shlex.quote(' '.join([data, *others]))}"
+    elif "service" in given and given["service"] == word:
+        hint = "leave it out, --service says that"
+    elif "service" in given and given["service"] is None and not given.get("tags"):
+        hint = f"write --service {shlex.quote(word)}; the route is --route, the data --data"
     elif "data" in given:
         hint = "the service is --service, the route --route, the data --data"
     else:
         hint = f"it begins with {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
-    raise click.UsageError(f"{others[0]!r} is taken as the URL; {hint}")
+    raise click.UsageError(f"{word!r} is taken as the URL; {hint}")
+
+
+def _is_behind(word: str, option: str, value: str) -> bool:
+    """Whether it stands behind the value of the option in the command line."""
+    words = ["", *click.get_current_context().meta.get(WORDS, ())]
+    return any(
+        each == word and (before == f"{option}={value}" or [first, before] == [option, value])
+        for first, before, each in zip(words, words[1:], words[2:], strict=False)
+    )
 
 
 def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -20,6 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rsocket_wire.files import missing_advice
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.layout import ARCHIVE, LOG_FOLDER, LOG_SUFFIX, SUFFIX, origin_of, parts_of, why_foreign
 
@@ -187,6 +188,8 @@ def list_folder(
 ) -> Listing:
     """What lies in the folder of these sources, and all logs. `rest`: see Listing. BadFolder: nobody writes events
     there; OSError: it cannot be read."""
+    if not events.exists():
+        raise BadFolder(f"there is no events folder {events}{missing_advice(str(events), 'folder')}")
     if not any((events / name).is_dir() for name in (*SOURCES, LOG_FOLDER, ARCHIVE)):
         raise BadFolder(
             f"{events} is no folder of events: it holds none of {', '.join((*SOURCES, LOG_FOLDER))}; "

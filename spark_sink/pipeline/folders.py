@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from rsocket_wire.files import system_reason
+from rsocket_wire.files import missing_advice, system_reason
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.layout import ARCHIVE, Disk, recover
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem
@@ -45,7 +45,8 @@ def judge_folders(events: FileSystem, tables: FileSystem, *, is_once: bool, want
     `wanted`: the format that somebody has asked for; None: whatever the tables are."""
     try:
         if not events.exists(""):
-            raise BadFolder(f"there is no events folder {events.root}: start the broker with --events {events.root}")
+            advice = "" if "://" in events.root else missing_advice(events.root, "folder")
+            raise BadFolder(f"there is no events folder {events.root}{advice}")
         if events.root == tables.root:
             raise BadFolder(f"{events.root} cannot hold events and tables: give a folder of their own to the tables")
         names = [name for source in SOURCE_COLUMNS for name in events.names(source) if name[0] not in "._"]

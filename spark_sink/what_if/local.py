@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rsocket_wire.files import missing_advice
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.folder import list_folder
 from spark_sink.event_files.store import read_segments
@@ -96,7 +97,7 @@ def check_folder(events: Path | None, tables: Path | None) -> None:
     if events is not None and events.is_file():
         raise BadFolder(f"{events} is a file: name the folder of events, as serve --events does")
     if events is not None and not events.is_dir():
-        raise BadFolder(f"there is no events folder {events}: start the broker with --events {events}")
+        raise BadFolder(f"there is no events folder {events}{missing_advice(str(events), 'folder')}")
     if tables is not None:
         check_tables(tables)
 

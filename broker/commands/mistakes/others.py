@@ -68,29 +68,70 @@ NO_COMMANDS: Final = {
     "ctl": dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
 }
 
+# What they type in front of what `ctl` shows or changes, and how our name of that begins.
+VERBS: Final = {
+    **dict.fromkeys(("list", "ls", "get", "show", "describe", "add", "create", "set", "new"), ""),
+    **dict.fromkeys(("delete", "remove", "rm", "unset"), "un"),
+}
+
+# What no option is for, by the command, and what is done instead.
+NO_OPTIONS: Final = {
+    "bench": {
+        **dict.fromkeys(
+            ("--requests", "--count", "--number", "--total", "-n"),
+            "It measures for a time and not for a number of requests: write --seconds 5",
+        ),
+        "--stream": "Write --model request_stream",
+        "--channel": "Write --model request_channel",
+        **dict.fromkeys(("--all", "--gather"), "Write --to multicast"),
+        **dict.fromkeys(("--shard", "--shard-key"), "Write --to shard"),
+    },
+    "demo": dict.fromkeys(("--events", "--tables", "--out"), "Write --dir DIR: events and tables are folders in it"),
+    "serve": dict.fromkeys(
+        ("--join", "--peer", "--seed", "--seeds", "--cluster"),
+        "Write peers in [cluster] of the file of --config, or RSB_CLUSTER__PEERS=tcp://HOST:PORT",
+    ),
+    "table": dict.fromkeys(("--since", "--from", "--until"), "Write --at TIME, and --diff TIME for what changed since"),
+}
+
+MORE_LOG: Final = "More log: RSB_LOG__LEVEL=debug in front of the command, or level in [log] of the file of --config"
+
+# What they type for an option of ours, in one group.
+OPTIONS_OF: Final = {
+    "pipeline": {
+        "--events": ("--in", "--input", "--source", "--from", "--dir"),
+        "--tables": ("--out", "--output", "--target", "--sink", "--dest", "--to", "-o"),
+    },
+}
+
 # What they type for an option of ours, where the command has that.
 OPTIONS: Final = {
     "--admin": ("--rest", "--http", "--admin-listen", "--api"),
+    "--answer": ("--data", "--payload", "--reply", "--response", "--body", "-d"),
     "--ca": ("--cacert", "--cafile", "--ca-file", "--ca-cert", "--tlsca"),
     "--cert": ("--certificate", "--client-cert", "--tlscert"),
+    "--chooser": ("--lb", "--method", "--balancer", "--policy", "--strategy", "--algorithm"),
     "--config": ("--file", "--config-file", "-f", "-c"),
-    "--connections": ("--concurrency", "--clients", "--parallel", "-c"),
+    "--connections": ("--concurrency", "--clients", "--parallel", "--workers", "--threads", "-c"),
     "--data": ("--payload", "--body", "--message", "--input", "-d"),
     "--days": ("--expires", "--ttl"),
     "--dir": ("--directory", "--folder", "--state"),
     "--every": ("--interval",),
     "--header": ("--headers", "--property"),
+    "--html": ("--out", "--report", "--plots"),
     "--json": ("--output", "--format", "-o", "-j"),
     "--key": ("--private-key", "--tlskey"),
+    "--lb": ("--chooser", "--balancer", "--load-balancer", "--policy", "--strategy"),
     "--meta": ("--header", "--headers", "--metadata", "--mime", "-H"),
-    "--payload-bytes": ("--size", "--bytes", "--payload-size"),
+    "--payload-bytes": ("--data", "--size", "--bytes", "--payload-size"),
     "--rate": ("--qps", "--rps"),
     "--route": ("--handler", "--endpoint", "--path", "--function", "--procedure"),
     "--seconds": ("--duration", "--time"),
     "--service": ("--svc", "--service-name", "--name", "--target", "-s"),
+    "--shard-key": ("--shard", "--keys", "--hash", "--partition-key"),
     "--tag": ("--tags", "--label", "--labels"),
-    "--take": ("--limit", "--count", "--max", "-n"),
-    "--timeout": ("--wait", "-t"),
+    "--take": ("--limit", "--count", "--max", "--items", "-n"),
+    "--timeout": ("--wait", "--seconds", "-t"),
     "--user": ("--username", "--login", "-u"),
     "--watch": ("--refresh", "-w"),
     "--workers": ("--threads", "--processes", "-w"),

@@ -76,10 +76,12 @@ class _Line:
 
     def _no_command(self, name: str) -> str:
         meant = others.COMMANDS.get(self._name, {}).get(name)
-        if meant is not None:
+        if meant is not None and self._verb_first(name) is None:
             return f"Did you mean {_shown(*self._names, *meant.split())!r}?"
         if instead := others.NO_COMMANDS.get(self._name, {}).get(name):
             return instead
+        if (whole := self._verb_first(name)) is not None:
+            return f"Did you mean {_shown(*self._names, *whole.split())!r}?"
         if name == "help":
             return f"Write {_shown(*self._names, *self._own[1:2], '-h')}"
         group = self._command
@@ -90,6 +92,20 @@ class _Line:
         if not self._names and (_URL.match(name) or "=" in name):
             return ""
         return self._commands()
+
+    def _verb_first(self, verb: str) -> str | None:
+        """`routes` of `list routes`, `undrain` of `delete drain`; None: no command is called so."""
+        begin, behind = others.VERBS.get(verb), self._own[self._own.index(verb) + 1 :] if verb in self._own else []
+        if self._name not in ("", "ctl") or begin is None or not behind:
+            return None
+        several = f"{behind[0].removesuffix('s')}s"
+        wanted = [begin + behind[0], *([] if begin or behind[1:] else [several])]
+        ctl = _command_in(self._context.find_root().command, ["ctl"])
+        assert ctl is not None  # it is one of COMMANDS
+        assert isinstance(ctl[0], click.Group)
+        known = ctl[0].list_commands(self._context)
+        found = next((each for each in reversed(wanted) if each in known), None)
+        return found if found is None or self._names else f"ctl {found}"
 
     def _commands(self) -> str:
         group = self._command
@@ -122,6 +138,8 @@ class _Line:
 
     def _before_command(self, option: str) -> str:
         """An option that stands in front of the name of the command that has it."""
+        if not self._names and option in ("-v", "-V", "--verbose") and self._own[1:2] == ["serve"]:
+            return others.MORE_LOG
         if not self._names and option in ("-v", "-V"):
             return f"Write {_shown('--version')}"
         if address := self._address(option, self._value_of(option)):
@@ -183,10 +201,10 @@ class _Line:
         """What only the configuration has."""
         if self._name == "check" and option == "--config":
             return f"The file stands alone: {_shown('check', value or 'FILE')}"
+        if self._name == "serve" and option in ("--verbose", "--debug", "-v", "-vv"):
+            return others.MORE_LOG
         if self._name != "serve" or not option.startswith("--"):
             return ""
-        if option in ("--verbose", "--debug"):
-            return "More log: RSB_LOG__LEVEL=debug in front of the command, or level in [log] of the file of --config"
         from broker.config.options import OPTIONS as CONFIGURED
 
         key = option[2:].replace("-", "_")
@@ -221,7 +239,9 @@ class _Line:
         return ""
 
     def _other_name(self, option: str, value: str) -> str:
-        for own, names in others.OPTIONS.items():
+        if instead := others.NO_OPTIONS.get(self._name, {}).get(option):
+            return instead
+        for own, names in (*others.OPTIONS_OF.get(self._names[0], {}).items(), *others.OPTIONS.items()):
             if option in names and own in self._known:
                 fits = value and (own != "--meta" or "=" in value)
                 wanted = shlex.quote(value) if fits else _metavar(self._known[own])
@@ -232,7 +252,9 @@ class _Line:
         """Which other commands have the option."""
         root = self._context.find_root()
         has = [names for names, command in _walk(root.command, root, ()) if _option_of(command, option) is not None]
-        beside = [names for names in has if names[:-1] == self._names[:-1] and len(self._names) > 1] or has
+        # In another group the same word may be about something else.
+        group = self._names if isinstance(self._command, click.Group) else self._names[:-1]
+        beside = [names for names in has if names[: len(group)] == group]
         if not beside or len(beside) > MAX_PLACES or len(option) < 3:
             return ""
         return f"{_either([_shown(*names) for names in beside])} {'have' if len(beside) > 1 else 'has'} {option}"
@@ -317,7 +339,7 @@ class _Line:
         elif "/" in word and self._name not in ("simulate", "table"):  # either of two
             wanted = ("--dir", "--tables")
         else:
-            wanted = ("--service",) if self._name.startswith("ctl ") else ()
+            wanted = ("--service",) if self._name.startswith("ctl ") or self._name == "shard-plan" else ()
         yield from (each for each in wanted if each in self._known)
 
     def _example(self) -> str:

@@ -235,7 +235,7 @@ async def test_a_running_broker_is_asked_for_the_routes_of_a_service(url: str) -
 
 async def test_a_service_without_routes_is_exit_status_1(url: str) -> None:
     result = await ask("--admin", url, "--service", "carts", "--join", "1")
-    sentence = f"the broker at {url} has no route of 'carts' that is not drained"
+    sentence = f"the broker at {url} has no route of 'carts'; rsocket-broker ctl --admin {url} services lists all"
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"rsocket-broker shard-plan: {sentence}\n")
 
 

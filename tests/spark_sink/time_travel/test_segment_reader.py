@@ -150,8 +150,10 @@ def test_removed_segments_are_missing_numbers(tmp_path: Path, history: History) 
 
 
 def test_no_folder_and_empty_folder_are_told(tmp_path: Path) -> None:
-    with pytest.raises(BadFolder, match="is no folder of events"):
+    with pytest.raises(BadFolder, match=r"there is no events folder .*/no; write the path of a folder that is there"):
         SegmentReader(tmp_path / "no")
+    with pytest.raises(BadFolder, match="is no folder of events"):
+        SegmentReader(tmp_path)
     (tmp_path / "flows").mkdir()
     with pytest.raises(BadFolder, match="holds no events yet"):
         SegmentReader(tmp_path)
