@@ -15,12 +15,13 @@ FUNCTIONS: Final[dict[str, frozenset[str]]] = {}  # what each public function kn
 CALLED_ELSEWHERE: Final = {
     how: frozenset(names.split())
     for how, names in {
-        "data=": "payload body message msg content value values item args json obj",
+        "data=": "payload body message msg content value values item args params json obj",
+        "items=": "data body messages payloads",
         "route=": "method topic path endpoint handler action subject operation command procedure function",
         "returns=": "type response_type return_type result_type model schema cls into decode_as",
         "metadata=": "headers header meta attributes",
         "initial_n=": "request_n initial_request_n prefetch window buffer buffer_size credits",
-        "enough_n=": "n count quorum minimum min_answers first limit",
+        "enough_n=": "n count quorum minimum min_answers max_answers first limit",
         "timeout_s=": (
             "deadline deadline_s ttl wait wait_s max_wait socket_timeout request_timeout read_timeout response_timeout"
         ),
@@ -64,6 +65,22 @@ OF_CALLS: Final = {  # they are no option of a call, and what they are of would 
     **dict.fromkeys(("service", "name", "service_name", "to", "target"), "the address names it: address('orders')"),
     **dict.fromkeys(("tags", "labels", "region"), "the address has them: address('orders', region='eu')"),
     "codec": "it is of connect(url, codec=JSON)",
+    **dict.fromkeys(
+        ("partition_key", "shard_key", "routing_key", "hash_key"),
+        "the address has it: shard('carts', key='user', user='ada')",
+    ),
+    **dict.fromkeys(("reply_to", "correlation_id"), "an answer finds its call by itself: leave it out"),
+}
+OF_UNANSWERED: Final = {  # calls that nobody answers
+    **OF_CALLS,
+    **dict.fromkeys(("returns", "response_type"), "nobody answers it, and request_response has an answer"),
+    **dict.fromkeys(("idempotent", "hedging"), "nobody answers it, and it is never sent twice: leave it out"),
+}
+OF_GATHERS: Final = {
+    **OF_CALLS,
+    **dict.fromkeys(
+        ("return_exceptions", "raise_errors"), "an answer has its service's error, answer.error: leave it out"
+    ),
 }
 OF_STREAMS: Final = {
     **OF_CALLS,
@@ -205,6 +222,10 @@ def _special(known: list[str]) -> Mapping[str, str]:
     if "wait_for_service" in known:
         return OF_SUBSCRIPTIONS
     if "address" in known:
+        if "enough_n" in known:
+            return OF_GATHERS
+        if "returns" not in known and "contract" not in known:
+            return OF_UNANSWERED
         return OF_STREAMS if "initial_n" in known else OF_CALLS
     return OF_SERVICES if "codecs" in known and "tags" in known else {}
 

@@ -104,7 +104,8 @@ class ConnectionWaits(ConnectionFacts):
             warn_unclosed(self)
 
     if not TYPE_CHECKING:
-        __aenter__ = __aexit__ = refused(f"this client is connected already: {CLOSE_HOW}")
+        __aenter__ = __aexit__ = __enter__ = __exit__ = refused(f"this client is connected already: {CLOSE_HOW}")
+        __aiter__ = refused("a client is not read: a stream is, or `async for change in client.changes():`")
 
     def changes(self) -> Changes:
         """Its states from now on, the present one first, until it is closed.

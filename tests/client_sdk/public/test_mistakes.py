@@ -489,6 +489,11 @@ async def test_what_is_awaited_looped_over_or_entered_wrongly_says_how(broker: F
                 "answers are awaited: write `await client.gather(...)`, or `async for` for one by one",
             ),
             (lambda: unseen(client).__aenter__(), f"this client is connected already: {CLOSE_HOW}"),
+            (lambda: unseen(client).__enter__(), f"this client is connected already: {CLOSE_HOW}"),
+            (
+                lambda: aiter(unseen(client)),
+                "a client is not read: a stream is, or `async for change in client.changes():`",
+            ),
         ]
         for attempt, text in tried:
             with pytest.raises(TypeError) as caught:

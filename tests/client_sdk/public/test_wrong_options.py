@@ -357,3 +357,24 @@ async def test_who_gave_no_port_is_told_which_one_it_was(monkeypatch: pytest.Mon
         with pytest.raises(NotConnected) as caught:
             await connect(url)
         assert caught.value.text == f"{url} (port {port}, as the URL has none): connection refused"
+
+
+@pytest.mark.parametrize(
+    ("call", "option", "advice"),
+    [
+        ("fire_and_forget", "returns", "nobody answers it, and request_response has an answer"),
+        ("fire_and_forget", "hedging", "nobody answers it, and it is never sent twice: leave it out"),
+        ("gather", "return_exceptions", "an answer has its service's error, answer.error: leave it out"),
+        ("gather", "max_answers", "did you mean enough_n=?"),
+        ("request_channel", "data", "did you mean items=?"),
+        ("request_response", "correlation_id", "an answer finds its call by itself: leave it out"),
+        ("request_stream", "shard_key", "the address has it: shard('carts', key='user', user='ada')"),
+    ],
+)
+async def test_options_of_other_calls_are_told_what_they_are_here(
+    broker: FakeBroker, call: str, option: str, advice: str
+) -> None:
+    async with connect(broker.url) as client:
+        with pytest.raises(TypeError) as told:
+            await unseen(getattr(client, call))(multicast("x"), **{option: 1})
+    assert str(told.value) == f"Client.{call}() has no argument {option}=; {advice}"
