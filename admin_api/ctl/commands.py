@@ -263,7 +263,7 @@ def drain(
     left = f"{body['connections_left']:,} connections are closed within {body['spread_s'] + body['grace_s']:g} s"
     if not body["routes"] and what != "broker":
         text = "no route is there now, whichever comes is drained"
-        text += f"; with a value it is tag {name}=VALUE" if what == "tag" and "=" not in str(name) else ""
+        text += "; a tag with a value is NAME=VALUE" if what == "tag" and "=" not in str(name) else ""
         return sentence(body, f"{drained(body)} is drained: {text}; ctl undrain {what} {name} takes it back")
     return sentence(
         body, f"{drained(body)} is drained: {body['routes']:,} routes; {left if body['close'] else 'none is closed'}"
