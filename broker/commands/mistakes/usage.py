@@ -313,6 +313,8 @@ class _Line:
             return "The password is asked for, or read from standard input; it is no word of the command line"
         if first == "help":
             return f"Write {_shown(*self._names, '-h')}"
+        if first in ("list", "ls", "show", "all") and self._names[:1] == ("ctl",) and len(spare) == 1:
+            return f"Write {_shown(*self._names)}"
         if first.isdecimal() and self._name == "serve":
             return f"Write --listen tcp://127.0.0.1:{first}"
         if self._names == ("ctl", "services") and len(spare) == 1:

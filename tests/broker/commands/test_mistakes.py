@@ -79,6 +79,7 @@ def test_a_corrected_line_holds_all_that_was_given(typed: str, advice: str) -> N
         ("pub orders", "No such command 'pub'. Did you mean 'rsocket-broker call'?"),
         ("serve --verbose", "No such option '--verbose'. More log: RSB_LOG__LEVEL=debug in front of the command"),
         ("ctl services demo", "Got unexpected extra argument (demo). Write rsocket-broker ctl service demo"),
+        ("ctl services list", "Got unexpected extra argument (list). Write rsocket-broker ctl services"),
         ("ctl list routes", "Did you mean 'rsocket-broker ctl routes'?"),
         ("ctl get service orders", "Did you mean 'rsocket-broker ctl service'?"),
         ("ctl show connection", "Did you mean 'rsocket-broker ctl connections'?"),
