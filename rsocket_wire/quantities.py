@@ -22,7 +22,7 @@ UNITS: Final[dict[str, dict[str, float]]] = {
     "seconds": {"": 1.0, **_SECONDS},
     "bytes": _BYTES,
     "percent": {"": 1.0, "%": 1.0},
-    "": {"": 1.0},
+    "": {"": 1.0, "k": 1e3, "m": 1e6},
 }
 _NUMBER: Final = re.compile(r"([+-]?[0-9]+(?:[_,' ][0-9]{3})*)(\.[0-9]+)?\s*([a-zA-Z%]*)")
 
@@ -30,8 +30,10 @@ _NUMBER: Final = re.compile(r"([+-]?[0-9]+(?:[_,' ][0-9]{3})*)(\.[0-9]+)?\s*([a-
 def meant_number(text: str, unit: str, is_whole: bool) -> float | None:
     """What a text says that is no number of this unit, one of UNITS; None: nothing that is sure.
 
-    >>> meant_number("5s", "seconds", False), meant_number("10MB", "bytes", True), meant_number("5s", "", True)
-    (5.0, 10485760.0, None)
+    >>> meant_number("5s", "seconds", False), meant_number("10MB", "bytes", True)
+    (5.0, 10485760.0)
+    >>> meant_number("10k", "", True), meant_number("5s", "", True)
+    (10000.0, None)
     """
     found = _NUMBER.fullmatch(text.strip().strip("\"'"))
     if found is None:

@@ -15,6 +15,7 @@ _FALSE: Final = ("false", "no", "off", "0", "n")
 _SAME: Final = {
     **dict.fromkeys(("trace", "verbose", "all"), "debug"),
     **dict.fromkeys(("fatal", "critical", "quiet"), "error"),
+    **dict.fromkeys(("on", "true", "yes", "1", "enabled", "require"), "required"),
     **dict.fromkeys(("none", "false", "no", "disabled", "disable"), "off"),
 }
 # Kinds of identities, by what others call them.

@@ -219,6 +219,12 @@ def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
             "['tcp://a:1', 'ws://[::1]:2']",
             "\"['tcp://a:1', 'ws://[::1]:2']\" is no list with commas; write tcp://a:1,ws://[::1]:2",
         ),
+        ("RSB_AUTH__MODE", "on", 'must be "off", "observe" or "required", not "on"; write "required"'),
+        (
+            "RSB_LIMITS__MAX_CONNECTIONS",
+            "10k",
+            'must be a whole number from 1 to 1000000, not "10k"; write 10000',
+        ),
         ("RSB_AUTH__ACCEPT", "user jwt", '"user jwt" is no list with commas; write user,jwt'),
         ("RSB_LOGLEVEL", "debug", "unknown option; did you mean RSB_LOG__LEVEL?"),
         ("RSB_SERVER__QQ", "x", f"unknown option{LISTS_ALL}"),
