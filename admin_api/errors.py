@@ -30,6 +30,7 @@ TYPE_PREFIX: Final = "urn:rsocket-broker:problem:"
 PAGE: Final = "docs/admin-api.md"
 MISSING: Final = "X-Workers-Missing"
 API: Final = "/api/v1"
+MAX_BELOW: Final = 4  # paths that are named where a method is not allowed
 MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
 NEAR: Final = 0.8  # so alike, of 1, must a path be to be proposed
 HEALTH: Final = ("health", "healthz", "healthcheck", "ready", "readiness", "ping")  # what others call these
@@ -226,7 +227,7 @@ async def _is_path(request: web.Request, path: str) -> bool:
 
 
 def _other_method(request: web.Request) -> str:
-    """`; write PUT /api/v1/redirects/{service}` for what is changed one by one; empty: nothing is."""
+    """`; write PUT /api/v1/redirects/{service}` for what is changed below this path; empty: nothing is, or too much."""
     path, method = request.path.rstrip("/"), request.method
     wanted = "DELETE" if method == "DELETE" else "PUT" if method in ("PUT", "POST", "PATCH") else ""
     below = [
@@ -234,9 +235,9 @@ def _other_method(request: web.Request) -> str:
         for route in request.app.router.routes()
         if route.method == wanted
         and route.resource
-        and re.fullmatch(rf"{re.escape(path)}/{{\w+}}", route.resource.canonical)
+        and re.fullmatch(rf"{re.escape(path)}(/\w+)?(/{{\w+}})*", route.resource.canonical)
     ]
-    return f"; write {wanted} {below[0]}" if below else ""
+    return f"; write {wanted} {' or '.join(below)}" if 0 < len(below) <= MAX_BELOW else ""
 
 
 def with_missing(response: web.Response, missing: Set[int]) -> web.Response:

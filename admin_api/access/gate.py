@@ -36,8 +36,7 @@ FORWARDED: Final = ("Forwarded", "X-Forwarded-For")  # a proxy says so
 MAX_TOKEN: Final = 512  # characters that are looked at; ours have 47
 KIND: Final = "AdminToken (wrong)"  # of lines
 MAX_CALLERS: Final = 1024  # whose requests are counted
-MAKE_HELP: Final = "rsocket-broker token new NAME --role {role} --file FILE makes one; FILE is that of admin.tokens"
-LOCAL_HELP: Final = "rsocket-broker ctl finds that of this machine by itself"
+MAKE_HELP: Final = "rsocket-broker token new NAME --role {role} --file FILE makes one"
 
 Tokens = Sequence[AdminToken]
 
@@ -118,56 +117,69 @@ class Gate:
             await asyncio.sleep(delay_s)
         text = text.strip()
         if self.identities is not None and is_signed(text):
-            return await self._identified(self.identities, text, address, needed)
+            return await self._identified(self.identities, text, request, needed)
         token = find_token([*(self._tokens() or ()), self.local.known], text[:MAX_TOKEN])
         if token is not None and self._wall() < token.expires_at_s:
             return Caller(f"token:{token.name}", token.role)
         why = f"the token {token.name} has expired" if token is not None else "a wrong token"
-        raise self._wrong(address, why, needed, is_guess=True)
+        raise self._wrong(request, why, needed, is_guess=True)
 
-    async def _identified(self, identities: Identities, text: str, address: str, needed: str) -> Caller:
+    async def _identified(self, identities: Identities, text: str, request: web.Request, needed: str) -> Caller:
         """By a JSON Web Token; as `_caller_of`."""
         try:
             return Caller(*await identities.find(text))
         except NotAccepted as error:
-            raise self._wrong(address, f"a token is not accepted: {error}", needed, error.is_guess) from None
+            raise self._wrong(request, f"a token is not accepted: {error}", needed, error.is_guess) from None
         except Unavailable as error:
+            address = _address(request)
             STRANGERS.say(KIND, address, logging.WARNING, f"admin {address}: a token cannot be verified: {error}")
             raise AdminError("auth-unavailable", "the token cannot be verified now; try again later") from None
 
-    def _wrong(self, address: str, why: str, needed: str, is_guess: bool) -> AdminError:
+    def _token_help(self, needed: str, is_here: bool) -> str:
+        """How somebody comes by a token with the role; `is_here`: on this machine, whose broker has made one."""
+        tokens = (
+            "that of admin.tokens" if self._tokens() is not None else "then the value of admin.tokens, which is not set"
+        )
+        text = f"{MAKE_HELP.format(role=needed)}; FILE is {tokens}"
+        file = self.local.file if is_here else None
+        return text if file is None else f"{file} has that of this machine, which rsocket-broker ctl reads; {text}"
+
+    def _wrong(self, request: web.Request, why: str, needed: str, is_guess: bool) -> AdminError:
         """`why`: for the log; who asks learns less."""
+        address = _address(request)
         if is_guess:
             self._guesses.count_wrong(address, self._clock())
         STRANGERS.say(KIND, address, logging.WARNING, f"admin {address}: {why}")
         text = "no token that holds is like this one: it is wrong, expired or revoked"
-        return AdminError("wrong-token", f"{text}; {MAKE_HELP.format(role=needed)}")
+        return AdminError("wrong-token", f"{text}; {self._token_help(needed, _is_here(request))}")
 
     def _check_without(self, request: web.Request, needed: str) -> None:
         """AdminError "no-token" unless this may be asked for without one."""
         is_here, is_set = is_local(request.remote), self._tokens() is not None or self.identities is not None
         if needed == VIEWER:
-            is_forwarded = any(name in request.headers for name in FORWARDED)
-            if not is_set or (is_here and not is_forwarded):
+            if not is_set or _is_here(request):
                 return
         elif not is_here and not is_set:
             return
-        help = f"; {LOCAL_HELP}" if is_here else ""
+        help = self._token_help(needed, _is_here(request))
         given = request.headers.get("Authorization")
         if given is not None:  # and was no Bearer's: part of it may be a secret
             text = "the header Authorization holds no Bearer token; write Authorization: Bearer TOKEN"
-            raise AdminError(
-                "no-token", f"{text}, of one with the role {needed}; {MAKE_HELP.format(role=needed)}{help}"
-            )
+            raise AdminError("no-token", f"{text}, of one with the role {needed}; {help}")
         text = f"this needs a token with the role {needed}, as Authorization: Bearer TOKEN"
-        raise AdminError("no-token", f"{text}; {MAKE_HELP.format(role=needed)}{help}")
+        raise AdminError("no-token", f"{text}; {help}")
 
 
 def _role_help(caller: Caller, needed: str) -> str:
     """How it comes by the role: an identity by the configuration, a token of ours by another one."""
     if not caller.principal.startswith("token:"):
         return f"this needs {needed}; admin.{needed}s lists the identities that have that role"
-    return f"this needs {needed}; {MAKE_HELP.format(role=needed)}"
+    return f"this needs {needed}; {MAKE_HELP.format(role=needed)}; FILE is that of admin.tokens"
+
+
+def _is_here(request: web.Request) -> bool:
+    """It comes from this machine, and from nobody else through a proxy."""
+    return is_local(request.remote) and not any(name in request.headers for name in FORWARDED)
 
 
 def _address(request: web.Request) -> str:

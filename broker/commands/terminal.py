@@ -46,6 +46,9 @@ IN_SHELL = {
     "returns= is the type of what the handler returns: correct the one or the other": (
         "the service's handler returns another type"
     ),
+    "the caller needs connect(url, codec=JSON), or json.dumps(value).encode() as data": (
+        "--data must be JSON, with --json"
+    ),
     "; wait_for_reconnect=True waits for the next connection": "",
     "; wait_connected() waits for the next connection": "",
     "connect() with the same arguments fails again; change them, or the broker": "the same options fail again",

@@ -47,7 +47,8 @@ class Values:
         if returns in _OF_ALL:
             return
         if codec is BYTES:
-            raise TypeError(f"bytes cannot be decoded as {_name_of(returns)}; give the client a codec: {_HOW}")
+            text = f"bytes cannot be decoded as {_name_of(returns)}: give the client the codec of the service, {_HOW}"
+            raise TypeError(f"{text}; a service without one answers bytes (returns=bytes)")
         if isinstance(codec, JsonCodec):
             codec.check(returns)
 
@@ -73,6 +74,7 @@ class Values:
             how = f": write {items.__name__}(), with parentheses" if inspect.isasyncgenfunction(items) else ""
             how = "; it has no yield" if inspect.iscoroutine(items) or inspect.iscoroutinefunction(items) else how
             how = ": for one item and a stream as its answer call request_stream" if isinstance(items, bytes) else how
+            how = ": with `for item in items: yield item`" if isinstance(items, list | tuple) else how
             how = ": with `while True: yield await queue.get()`" if isinstance(items, asyncio.Queue) else how
             raise TypeError(f"the items of a channel are {kind_of(items)}, {text}{how}")
         return items if self._codec is BYTES else _Encoded(aiter(items), self._codec)

@@ -55,6 +55,8 @@ def advised(example: str, options: Any = None, *, is_hot: bool = True) -> Callab
                     return
                 text = str(error).replace(" keyword-only", "")  # as of Python 3.14
                 code = _with_port(example, *given[:2]) if own[0] == "urls" and len(given) > 1 else example
+                if own[0] == "service" and len(given) > 1 and isinstance(given[1], str):
+                    text += "; a route is route= of the call"
                 if [type(each).__name__ for each in given[1:3]] == ["Service", "Service"]:
                     raise TypeError(f"{name}() takes one Service: {SERVE_SEVERAL}") from None
                 raise TypeError(f"{name}(): {text}; write `{code}`") from None
@@ -100,7 +102,8 @@ def _with_port(example: str, host: object, port: object) -> str:
     """The example; with the URL of a host and a port that were given as two arguments."""
     if not isinstance(host, str) or not str(port).isdecimal():
         return example
-    return example.replace("url", repr(f"{host}:{port}" if "://" in host else f"tcp://{host}:{port}"), 1)
+    url = repr(f"{host}:{port}" if "://" in host else f"tcp://{host}:{port}")
+    return example.replace("url", url, 1).replace(", service=...", "")
 
 
 def _by_name(data: object, given: object) -> str:

@@ -107,8 +107,7 @@ class HandlerStream:
         except StopAsyncIteration:
             raise
         except BaseException as error:
-            if isinstance(error, TypeError | AttributeError):
-                self._handler.note(error)
+            self._handler.note(error)
             self._end_span(error)
             raise
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client_sdk.codecs import BYTES, Codec, JsonCodec
-from client_sdk.errors import Refused
+from client_sdk.errors import ApplicationError, Refused
 from client_sdk.mistakes.handlers import reading_advice, took_request, warn_dropped
 from client_sdk.mistakes.kinds import kind_of
 from client_sdk.mistakes.operators import one_by_one
@@ -50,6 +50,7 @@ class Handler:
     def __init__(
         self,
         model: str,
+        name: str,
         function: Callable[..., Any],
         shape: "Shape",
         codecs: Sequence[Codec],
@@ -57,6 +58,8 @@ class Handler:
         threads: Threads | None,
     ) -> None:
         self.model: Final = model
+        self.name: Final = name  # for people
+        self.returned: Final = f"what {name} returned"
         self.function: Final = function
         self.body: Final = shape.body
         self.type: Final = shape.type
@@ -112,13 +115,19 @@ class Handler:
             return ()
         return (body, request) if self.order == BODY_REQUEST else (request, body)
 
-    def note(self, error: TypeError | AttributeError) -> None:
-        """The function has failed: when it took the request for bytes, the error says in the log what that has."""
-        if self.body != AS_REQUEST or self.order != BODY or "Request" not in str(error):
-            return
-        text = took_request(next(iter(inspect.signature(self.function).parameters)), error)
-        if text and text not in getattr(error, "__notes__", ()):
-            error.add_note(text)
+    def note(self, error: BaseException) -> None:
+        """The function has failed: the log says behind the traceback which one, and what a request that it took for
+        bytes has.
+        """
+        if not isinstance(error, Exception) or isinstance(error, Refused | ApplicationError):
+            return  # which no log has
+        text = ""
+        if isinstance(error, TypeError | AttributeError) and self.body == AS_REQUEST and self.order == BODY:
+            first = next(iter(inspect.signature(self.function).parameters))
+            text = took_request(first, error) if "Request" in str(error) else ""
+        for each in filter(None, (self.name, text)):
+            if each not in getattr(error, "__notes__", ()):
+                error.add_note(each)
 
     async def call(self, request: Request) -> Any:
         """What it gives for this request, when it is its turn; for the models with at most one answer."""
@@ -140,7 +149,7 @@ class Handler:
                 value = await result
                 if inspect.isawaitable(value):  # a function that is async and does not look so
                     value = await value
-        except (TypeError, AttributeError) as error:
+        except Exception as error:
             self.note(error)
             raise
         finally:
@@ -260,7 +269,7 @@ def handler_of(
         warn_dropped(model, name, hints_of(function).get("return"))
     if model in (FIRE_AND_FORGET, METADATA_PUSH) and shape.body != AS_VALUE:
         codecs = (BYTES,)  # nothing to write, nothing to read
-    return Handler(model, function, shape, codecs, limit, threads)
+    return Handler(model, name, function, shape, codecs, limit, threads)
 
 
 def _shape_of(model: str, function: Callable[..., Any]) -> Shape:

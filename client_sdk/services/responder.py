@@ -67,14 +67,14 @@ class ServiceResponder:
                 )
             else:
                 answer = await handler.call(Request(REQUEST_RESPONSE, data, metadata, self.draining))
-        except (TypeError, AttributeError) as error:
+        except Exception as error:
             handler.note(error)
             raise
         finally:
             self._ended()
         if type(answer) is bytes:
             return answer  # a Payload around it would cost as much as finding the handler
-        return Payload(*as_parts(answer, "what the request_response handler returned"))
+        return Payload(*as_parts(answer, handler.returned))
 
     async def fire_and_forget(self, metadata: bytes | None, data: bytes) -> None:
         # Also while the service is out: nobody would learn that it was refused.

@@ -42,5 +42,5 @@ def foreign_length(length: int) -> str:
 def foreign_text(protocol: str) -> str:
     """For the side that has dialled: what mends it that the other one speaks TLS or HTTP."""
     if protocol == HTTP:
-        return "the other side speaks HTTP: use ws:// for a WebSocket, and another port than that of the REST API"
+        return "the other side speaks HTTP: use ws:// for a WebSocket; at the REST port, the port of the broker (7878)"
     return "the other side speaks TLS: use tls://, or wss:// for a WebSocket"

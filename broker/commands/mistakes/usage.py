@@ -289,7 +289,9 @@ class _Line:
         if isinstance(error.param.type, click.Choice):
             given = re.match(r"'(.*)' is not one of", error.message)
             words = [str(each) for each in error.param.type.choices]
-            near = difflib.get_close_matches(given[1].lower().replace("-", "_"), words, 1, NEAR) if given else []
+            word = given[1].lower().replace("-", "_") if given else ""
+            within = [each for each in words if word in each.split("_")]  # `stream` in request_stream
+            near = within if len(within) == 1 else difflib.get_close_matches(word, words, 1, NEAR)
             return f"Did you mean {near[0]!r}?" if near else ""
         return ""
 

@@ -132,14 +132,16 @@ async def test_a_refusal_says_which_role_is_missing_and_how_to_say_who_one_is(ap
     async with api.put(DRAIN, headers=bearing("rsb_viewer")) as answer:
         said = await answer.json()
         assert (answer.status, said["code"]) == (403, "role-not-enough")
-        help = MAKE_HELP.format(role=OPERATOR)
+        help = f"{MAKE_HELP.format(role=OPERATOR)}; FILE is that of admin.tokens"
         assert said["detail"] == f"token:t-viewer has the role viewer, this needs operator; {help}"
     async with api.put(DRAIN) as answer:
         said = await answer.json()
         assert (answer.status, said["code"]) == (401, "no-token")
-        assert said["detail"].startswith(
-            "this needs a token with the role operator, as Authorization: Bearer TOKEN; rs"
-        )
+        text = "this needs a token with the role operator, as Authorization: Bearer TOKEN"
+        has = f"{gated.local.file} has that of this machine, which rsocket-broker ctl reads"
+        assert said["detail"] == f"{text}; {has}; {help}"
+    async with api.put(DRAIN, headers={"Forwarded": "for=192.0.2.1"}) as answer:
+        assert (await answer.json())["detail"] == f"{text}; {help}"  # where the file is, is for this machine
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="rsocket-broker"'
     async with api.put(DRAIN, headers={"Authorization": "rsb_admin"}) as answer:
         said = await answer.json()

@@ -19,6 +19,7 @@ from broker.commands import terminal
 from broker.commands.main import main
 from broker.commands.offer.service import _tell
 from client_sdk import (
+    BadRequest,
     Change,
     ClientError,
     ConnectionLost,
@@ -30,6 +31,7 @@ from client_sdk import (
     sync,
 )
 from client_sdk.errors import CONNECTION_ADVICE
+from client_sdk.mistakes.handlers import NO_JSON
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
 from tests.client_sdk.sync.orders import Orders
@@ -425,6 +427,7 @@ def test_advice_to_programs_becomes_what_a_shell_can_do() -> None:
 
     made = [kind("why") for kind in below(ClientError) if kind.__module__ == ClientError.__module__]
     made += [ConnectionLost("why", word=word) for word in CONNECTION_ADVICE]
+    made.append(BadRequest(f"why{NO_JSON}"))
     made += [Unauthenticated(f"why; this broker accepts {kind}") for kind in KINDS]
     said = [terminal.said_of(error) for error in made]
     assert [text for text in said if re.search(r"\w=|\w\(|_", text)] == []

@@ -79,6 +79,11 @@ def test_a_corrected_line_holds_all_that_was_given(typed: str, advice: str) -> N
         ("pub orders", "No such command 'pub'. Did you mean 'rsocket-broker call'?"),
         ("serve --verbose", "No such option '--verbose'. More log: RSB_LOG__LEVEL=debug in front of the command"),
         ("ctl services demo", "Got unexpected extra argument (demo). Write rsocket-broker ctl service demo"),
+        (
+            "call --service a --model stream",
+            "Invalid value for '--model': 'stream' is not one of 'request_response', 'fire_and_forget', "
+            "'request_stream', 'request_channel', 'metadata_push'. Did you mean 'request_stream'?",
+        ),
         ("ctl services list", "Got unexpected extra argument (list). Write rsocket-broker ctl services"),
         ("ctl list routes", "Did you mean 'rsocket-broker ctl routes'?"),
         ("ctl get service orders", "Did you mean 'rsocket-broker ctl service'?"),

@@ -115,7 +115,12 @@ async def test_data_that_the_handler_does_not_take_is_a_bad_payload(broker: Loca
 @pytest.mark.parametrize(
     "codec, data, returns, text",
     [
-        ({}, b"", Receipt, r"bytes cannot be decoded as Receipt; give the client a codec: connect\(url, codec=JSON\)"),
+        (
+            {},
+            b"",
+            Receipt,
+            r"bytes cannot be decoded as Receipt: give the client the codec of the service",
+        ),
         ({}, Order("pen"), None, r"data is Order, it must be bytes; values need a codec: connect\(url, codec=JSON\)"),
         ({}, "text", None, "data is str, it must be bytes; text becomes bytes with"),
         ({"codec": JSON}, b"", complex, "JSON has no complex: take a dataclass"),

@@ -113,7 +113,7 @@ async def test_a_scheme_that_the_other_side_does_not_speak() -> None:
             "the other side does not speak TLS: use tcp://, or ws:// for a WebSocket, in place of tls://"
         )
         assert await said_by(f"tcp://127.0.0.1:{port}") == (
-            "the other side speaks HTTP: use ws:// for a WebSocket, and another port than that of the REST API"
+            "the other side speaks HTTP: use ws:// for a WebSocket; at the REST port, the port of the broker (7878)"
         )
 
 
@@ -145,7 +145,7 @@ async def test_behind_tls_the_scheme_that_is_advised_is_encrypted_too() -> None:
         await asyncio.start_server(answer_ssh, "127.0.0.1", 0, ssl=context) as other,
     ):
         assert await said_by(f"tls://127.0.0.1:{http.sockets[0].getsockname()[1]}", trusting) == (
-            "the other side speaks HTTP: use wss:// for a WebSocket, and another port than that of the REST API"
+            "the other side speaks HTTP: use wss:// for a WebSocket; at the REST port, the port of the broker (7878)"
         )
         assert await said_by(f"wss://127.0.0.1:{other.sockets[0].getsockname()[1]}", trusting) == (
             "WebSocket: the other side does not speak HTTP; if it is no WebSocket, use tls://"
@@ -242,7 +242,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: unseen(connect)("127.0.0.1", 7878),
-        "connect(): too many positional arguments; write `connect('tcp://127.0.0.1:7878', service=...)`",
+        "connect(): too many positional arguments; write `connect('tcp://127.0.0.1:7878')`",
     ),
     (
         lambda: unseen(connect)(URL, max_reconnect_attempts=3),
@@ -420,7 +420,7 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
             (
                 lambda: anext(client.request_channel(to, unseen([b"a"]))),
                 "the items of a channel are list, they must be an async iterable, such as what an async function "
-                "with yield gives",
+                "with yield gives: with `for item in items: yield item`",
             ),
             (
                 lambda: unseen(client).request_response(to, b"x", "sum"),

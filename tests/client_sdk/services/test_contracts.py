@@ -147,7 +147,7 @@ async def test_a_contract_of_bytes_needs_no_codec() -> None:
 
 async def test_a_caller_without_the_codec_is_told_when_it_asks_for_the_object() -> None:
     async with local_broker() as broker, connect(broker) as client:
-        with pytest.raises(TypeError, match=r"Orders.count: bytes cannot be decoded as int; give the client a codec"):
+        with pytest.raises(TypeError, match=r"Orders.count: bytes cannot be decoded as int: give the client the codec"):
             client.of(Orders, address("orders"))
 
 

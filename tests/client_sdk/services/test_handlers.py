@@ -14,7 +14,7 @@ import pytest
 
 from client_sdk import Payload, Request, Service
 from client_sdk.codecs import BYTES, JSON, Codec
-from client_sdk.errors import Refused
+from client_sdk.errors import ApplicationError, Refused
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, route_bytes
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.streams import Inflow
@@ -226,7 +226,7 @@ async def test_values_that_the_codec_cannot_say_fail_as_any_mistake_of_a_handler
 
     with pytest.raises(TypeError, match="complex"):
         await ask(service, b"")
-    with pytest.raises(TypeError, match="what the request_response handler returned is None"):
+    with pytest.raises(TypeError, match="what handler 'bytes' of service 's' returned is None"):
         await ask(service, b"", "bytes")
 
 
@@ -442,7 +442,7 @@ async def test_a_handler_that_takes_the_request_for_bytes_is_told_of_in_its_fail
     async def notes_of(asking: Awaitable[object]) -> list[str]:
         with pytest.raises((TypeError, AttributeError)) as caught:
             await asking
-        return getattr(caught.value, "__notes__", [])
+        return [note for note in getattr(caught.value, "__notes__", []) if not note.startswith("handler ")]
 
     text = ["body is the Request: write `body: bytes` to be given its bytes, or body.data"]
     assert await notes_of(ask(service, b"", "plain")) == text
@@ -453,6 +453,23 @@ async def test_a_handler_that_takes_the_request_for_bytes_is_told_of_in_its_fail
     assert await notes_of(ask(service, b"", "answers")) == []
     value = "; for a value give it a type, as `body: dict[str, str]`, and its service codec=JSON"
     assert await notes_of(ask(service, b"", "item")) == [text[0] + value]
+
+
+async def test_the_log_of_a_failure_names_the_handler() -> None:
+    service = Service("s")
+
+    @service.request_response("fails")
+    async def fails(data: bytes) -> bytes:
+        raise KeyError(data)
+
+    @service.request_response("refuses")
+    async def refuses(data: bytes) -> bytes:
+        raise ApplicationError("none is left")
+
+    for route, notes in (("fails", ["handler 'fails' of service 's'"]), ("refuses", [])):
+        with pytest.raises((KeyError, ApplicationError)) as caught:
+            await ask(service, b"", route)
+        assert getattr(caught.value, "__notes__", []) == notes
 
 
 def test_what_a_handler_without_answer_returns_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -85,7 +85,11 @@ async def test_new_connections_get_the_new_certificate_and_those_that_are_there_
     [
         ("key", None, "tls.key: {} is the key of another certificate"),
         ("key", "", "tls.key: {} holds no private key in PEM without a password"),
-        ("certificate", "", "tls.certificate: {} holds no certificate in PEM"),
+        (
+            "certificate",
+            "",
+            "tls.certificate: {} holds no certificate in PEM; PEM has a line -----BEGIN CERTIFICATE-----",
+        ),
     ],
 )
 async def test_a_mistake_in_a_file_changes_nothing_and_is_one_line(
