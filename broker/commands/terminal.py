@@ -69,7 +69,7 @@ IN_SHELL = {
         "log in with a new token"
     ),
     "give credentials=Password(name, password)": "log in by --user",
-    "this client was closed; call connect() again": "",
+    "call connect() again": "",
     "correct service= and tags= of connect()": "correct the service and --tag",
     "correct route= or the model": "correct --route or --model",
     "give each its own instance= or route_id=, or none": "give each its own --instance, or none",
