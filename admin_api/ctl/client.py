@@ -29,7 +29,7 @@ LISTS: Final = {  # what of `ctl` tells the names that there are, by the code of
     "no-such-drain": "drains lists all",
     "no-such-redirect": "redirects lists all",
 }
-_WHERE: Final = "--admin is the address of the REST API"
+_WHERE: Final = f"--admin is the address of the REST API, usually {DEFAULT_ADMIN}"
 
 
 class AdminClient:

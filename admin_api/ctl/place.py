@@ -78,8 +78,16 @@ def checked_url(value: str | None) -> str | None:
     """The same for others. BadParameter."""
     if value is None:
         return None
+    if value.isdecimal():
+        raise click.BadParameter(f"{value!r} is a port without a host; write 127.0.0.1:{value}", param_hint="--admin")
     url = value if "://" in value else f"http://{value}"
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_wrong = parts.port == 0 or " " in parts.netloc
+    except ValueError:  # no number of 0..65535, or brackets of which one is missing
+        is_wrong = True
+    if is_wrong:
+        raise click.BadParameter(f"{value!r} has no host and port as in {DEFAULT_ADMIN}", param_hint="--admin")
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
         raise click.BadParameter(f"{value!r} is no URL like {DEFAULT_ADMIN}", param_hint="--admin")
     return url.rstrip("/")

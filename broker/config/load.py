@@ -398,7 +398,7 @@ def _check_reach(found: _Findings) -> None:
     text = (
         f"{shown_value(str(far[0]))} is reachable from other machines, and nothing says who is let in: set auth.mode "
     )
-    text += 'to "required" (docs/security.md), or to "off" to let in everybody'
+    text += 'to "required" (docs/security.md), or to "off" to let in everybody (mode in [auth], or RSB_AUTH__MODE)'
     found.blame("server.listen", text, str(far[0]))
 
 

@@ -138,12 +138,15 @@ def _meant(url: str) -> str:
     if not colon:
         example = url.removeprefix("//")
         return f"tcp://{example if example and '//' not in example else '127.0.0.1'}"
-    if scheme in ("http", "https") and rest.rstrip("/").endswith(f":{ADMIN_PORT}"):
-        host = rest.rpartition(":")[0]
-        return f"tcp://{host}:{TCP_PORT}, or ws://{host}:{WS_PORT} for a WebSocket; {scheme}:// is of the REST API"
     plain, web = ("tls", "wss") if scheme in OTHER_TLS_SCHEMES else ("tcp", "ws")
-    if not scheme.startswith("http"):
+    if scheme not in ("http", "https"):
         return f"{plain}://{rest}"
+    host, _, port = rest.partition("/")[0].rpartition(":")
+    if port == str(ADMIN_PORT):
+        return f"tcp://{host}:{TCP_PORT}, or ws://{host}:{WS_PORT} for a WebSocket; {scheme}:// is of the REST API"
+    if port.isdecimal() and int(port) not in (TCP_PORT, WS_PORT):
+        urls = f"{plain}://{host}:PORT, or {web}://{host}:PORT for a WebSocket"
+        return f"{urls}, with the port of the broker (usually {TCP_PORT}, {WS_PORT}); {scheme}:// is of the REST API"
     return f"{plain}://{rest}, or {web}://{rest} for a WebSocket; the REST API listens at a port of its own"
 
 

@@ -112,8 +112,10 @@ def _by_name(data: object, given: object) -> str:
         return f"{reprlib.repr(given)}, route={reprlib.repr(data)}"
     if isinstance(given, type):
         return f"data, returns={given.__name__}"
-    if isinstance(given, int | float) and not isinstance(given, bool):
+    if isinstance(given, int | float) and not isinstance(given, bool) and isinstance(data, bytes):
         return f"data, timeout_s={given}"
+    if not isinstance(given, str | bytes) and not isinstance(data, bytes):
+        return "data) with one value as data, such as a dataclass of several, and names behind it (route='...'"
     if isinstance(given, str) and not isinstance(data, str):
         return f"data, route={reprlib.repr(given)}"
     return "data, route='...'"

@@ -156,7 +156,11 @@ OF_CALLERS: Final = {  # who make one connection
 OF_CONNECTIONS: Final = {
     **dict.fromkeys(
         ("host", "port", "uri", "base_url", "address", "endpoint", "target"),
-        "it is in the URL: connect('tcp://127.0.0.1:7878')",
+        "it is in the URL, the first argument: 'tcp://127.0.0.1:7878'",
+    ),
+    **dict.fromkeys(
+        ("tls", "use_tls", "secure", "encrypted"),
+        "it is in the URL: tls://HOST:PORT, or wss://; ssl= is for certificates of one's own",
     ),
     **dict.fromkeys(
         ("servers", "hosts", "brokers", "nodes", "seeds", "endpoints", "addresses", "bootstrap_servers"),

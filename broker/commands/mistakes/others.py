@@ -61,11 +61,21 @@ COMMANDS: Final = {
 
 # What no command is for, by the group, and what is done instead.
 NO_COMMANDS: Final = {
-    "": dict.fromkeys(
-        ("stop", "kill", "shutdown", "quit"),
-        "A broker ends by Ctrl-C or SIGTERM; rsocket-broker ctl drain broker takes it out of service",
-    ),
-    "ctl": dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
+    "": {
+        **dict.fromkeys(
+            ("stop", "kill", "shutdown", "quit"),
+            "A broker ends by Ctrl-C or SIGTERM; rsocket-broker ctl drain broker takes it out of service",
+        ),
+        **dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
+    },
+    "ctl": {
+        **dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
+        **dict.fromkeys(
+            ("kill", "stop", "restart", "shutdown"),
+            "A broker ends by Ctrl-C or SIGTERM; write rsocket-broker ctl drain broker to take it out of service",
+        ),
+        "top": "Write rsocket-broker ctl traffic --watch",
+    },
 }
 
 # What they type in front of what `ctl` shows or changes, and how our name of that begins.
@@ -86,11 +96,42 @@ NO_OPTIONS: Final = {
         **dict.fromkeys(("--all", "--gather"), "Write --to multicast"),
         **dict.fromkeys(("--shard", "--shard-key"), "Write --to shard"),
     },
+    "call": {
+        **dict.fromkeys(
+            ("--repeat", "--count", "--times", "--loop", "-n"),
+            "It makes one call: many are rsocket-broker bench, so many items of a stream are --take",
+        ),
+        "--method": "Write --route NAME for the handler, or --model for another interaction model",
+    },
+    "offer": {
+        **dict.fromkeys(("--route", "--path", "--handler"), "It answers every route: leave it out"),
+        **dict.fromkeys(("--exec", "--command", "--cmd", "--script"), "It runs nothing: its answer is --answer TEXT"),
+    },
     "demo": dict.fromkeys(("--events", "--tables", "--out"), "Write --dir DIR: events and tables are folders in it"),
-    "serve": dict.fromkeys(
-        ("--join", "--peer", "--seed", "--seeds", "--cluster"),
-        "Write peers in [cluster] of the file of --config, or RSB_CLUSTER__PEERS=tcp://HOST:PORT",
-    ),
+    "serve": {
+        **dict.fromkeys(
+            ("--join", "--peer", "--seed", "--seeds", "--cluster"),
+            "Write peers in [cluster] of the file of --config, or RSB_CLUSTER__PEERS=tcp://HOST:PORT",
+        ),
+        **dict.fromkeys(
+            ("--auth", "--no-auth", "--anonymous", "--allow-anonymous", "--insecure"),
+            "Write mode in [auth] of the file of --config, or RSB_AUTH__MODE=off (or required) in front of the command",
+        ),
+        **dict.fromkeys(
+            ("--user", "--users", "--password", "--token", "--jwt"),
+            'Write mode = "required", and users or jwt, in [auth] of the file of --config (docs/security.md)',
+        ),
+        **dict.fromkeys(
+            ("--cert", "--key", "--tls", "--ssl", "--certfile", "--keyfile", "--certificate"),
+            "Write certificate and key in [tls] of the file of --config, and --listen tls://HOST:PORT",
+        ),
+        **dict.fromkeys(("--ws", "--ws-port", "--websocket"), "Write --listen ws://127.0.0.1:7879 beside the others"),
+        **dict.fromkeys(("--admin-port", "--rest-port", "--http-port"), "Write --admin 127.0.0.1:7070"),
+        **dict.fromkeys(
+            ("--daemon", "--detach", "--background", "-d"),
+            "It runs until it is stopped: put & behind the command, or let systemd start it",
+        ),
+    },
     "table": dict.fromkeys(("--since", "--from", "--until"), "Write --at TIME, and --diff TIME for what changed since"),
 }
 
@@ -106,6 +147,7 @@ OPTIONS_OF: Final = {
 
 # What they type for an option of ours, where the command has that.
 OPTIONS: Final = {
+    "--all": ("--multicast", "--broadcast", "--everybody"),
     "--admin": ("--rest", "--http", "--admin-listen", "--api"),
     "--answer": ("--data", "--payload", "--reply", "--response", "--body", "-d"),
     "--ca": ("--cacert", "--cafile", "--ca-file", "--ca-cert", "--tlsca"),

@@ -120,6 +120,7 @@ class _Line:
             return self._before_command(option)
         value = self._value_of(option)
         for hint in (
+            others.NO_OPTIONS.get(self._name, {}).get(option, ""),
             self._address(option, value),
             self._serve_option(option, value),
             self._login(option),
@@ -132,8 +133,8 @@ class _Line:
         if near:
             return f"Did you mean {near!r}?"
         elsewhere = self._elsewhere(option)
-        if not elsewhere and option.startswith("--") and "--tag" in self._known:
-            return f"For a tag write --tag {option[2:]}={shlex.quote(value) if value else 'VALUE'}"
+        if value and not elsewhere and option.startswith("--") and "--tag" in self._known:
+            return f"For a tag write --tag {option[2:]}={shlex.quote(value)}"
         return elsewhere or self._example()
 
     def _before_command(self, option: str) -> str:
@@ -179,6 +180,8 @@ class _Line:
                 return f"Write --listen tcp://127.0.0.1:{value if value.isdecimal() else 'PORT'}"
             return f"Write --listen {value if _URL.match(value) else 'tcp://HOST:PORT'}"
         if "words" in [each.name for each in self._command.params]:
+            if any(_URL.match(each) for each in self._own if each != value):
+                return f"Leave {option} out, the URL says where the broker is"
             if _URL.match(value):
                 url = value
             elif option in others.PORTS:
@@ -239,8 +242,6 @@ class _Line:
         return ""
 
     def _other_name(self, option: str, value: str) -> str:
-        if instead := others.NO_OPTIONS.get(self._name, {}).get(option):
-            return instead
         for own, names in (*others.OPTIONS_OF.get(self._names[0], {}).items(), *others.OPTIONS.items()):
             if option in names and own in self._known:
                 fits = value and (own != "--meta" or "=" in value)

@@ -204,7 +204,7 @@ async def test_another_server_than_the_admin_api_is_one_sentence_and_exit_status
     """A port of frames, of WebSockets and of TLS, asked by http and by https."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
-    where = "--admin is the address of the REST API"
+    where = "--admin is the address of the REST API, usually http://127.0.0.1:7070"
     for answer, tls, scheme, sentence in (
         (b"\0\0\x0e", None, "http", f"does not speak HTTP; {where}, and if it speaks TLS, use https://"),
         (NO_HTTP, None, "http", f"speaks RSocket without HTTP; {where}"),

@@ -84,6 +84,27 @@ def test_a_corrected_line_holds_all_that_was_given(typed: str, advice: str) -> N
             "Invalid value for '--model': 'stream' is not one of 'request_response', 'fire_and_forget', "
             "'request_stream', 'request_channel', 'metadata_push'. Did you mean 'request_stream'?",
         ),
+        (
+            "serve --auth off",
+            "No such option '--auth'. Write mode in [auth] of the file of --config, or RSB_AUTH__MODE=off (or "
+            "required) in front of the command",
+        ),
+        ("call --service a --multicast", "No such option '--multicast'. Write --all"),
+        (
+            "call tcp://127.0.0.1:1 --host 127.0.0.1",
+            "No such option '--host'. Leave --host out, the URL says where the broker is",
+        ),
+        (
+            "ctl status --admin 26070",
+            "Invalid value for --admin: '26070' is a port without a host; write 127.0.0.1:26070",
+        ),
+        *(
+            (
+                f"ctl status --admin {url}",
+                f"Invalid value for --admin: {url!r} has no host and port as in http://127.0.0.1:7070",
+            )
+            for url in ("http://127.0.0.1:7070x", "http://127.0.0.1:99999", "[::1")
+        ),
         ("ctl services list", "Got unexpected extra argument (list). Write rsocket-broker ctl services"),
         ("ctl list routes", "Did you mean 'rsocket-broker ctl routes'?"),
         ("ctl get service orders", "Did you mean 'rsocket-broker ctl service'?"),

@@ -9,7 +9,7 @@ from broker.config.load import ConfigErrors, load
 
 WHY = (
     'is reachable from other machines, and nothing says who is let in: set auth.mode to "required" (docs/security.md), '
-    'or to "off" to let in everybody'
+    'or to "off" to let in everybody (mode in [auth], or RSB_AUTH__MODE)'
 )
 FAR = ["tcp://0.0.0.0:1", "ws://[::]:1", "tcp://10.0.0.4:1", "tcp://some.name:1"]
 

@@ -423,6 +423,11 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
                 "with yield gives: with `for item in items: yield item`",
             ),
             (
+                lambda: unseen(client).request_response(to, 1, 2),
+                "Client.request_response() takes the address and the data, then names only; write request_response(to, "
+                "data) with one value as data, such as a dataclass of several, and names behind it (route='...')",
+            ),
+            (
                 lambda: unseen(client).request_response(to, b"x", "sum"),
                 "Client.request_response() takes the address and the data, then names only; "
                 "write request_response(to, data, route='sum')",

@@ -286,7 +286,8 @@ VALUES: list[tuple[Callable[[], object], str]] = [
             "/run/x.sock": "unix:///run/x.sock",
             "//broker:7878": "tcp://broker:7878",
             "": "tcp://127.0.0.1",
-            "https://b:1": "tls://b:1, or wss://b:1 for a WebSocket; the REST API listens at a port of its own",
+            "https://b:1": "tls://b:PORT, or wss://b:PORT for a WebSocket, with the port of the broker (usually 7878, "
+            "7879); https:// is of the REST API",
         }.items()
     ),
     (lambda: connect("tcp://a b:1 "), "'tcp://a b:1 ': a blank ends the URL: write tcp://a b:1"),
