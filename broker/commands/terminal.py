@@ -49,6 +49,9 @@ IN_SHELL = {
     "the caller needs connect(url, codec=JSON), or json.dumps(value).encode() as data": (
         "--data must be JSON, with --json"
     ),
+    "key= is the name of a tag, as in shard('carts', key='user', user='ada')": (
+        "it is the name of a tag, which has a value: --shard-key user --tag user=ada"
+    ),
     "; wait_for_reconnect=True waits for the next connection": "",
     "; wait_connected() waits for the next connection": "",
     "connect() with the same arguments fails again; change them, or the broker": "the same options fail again",

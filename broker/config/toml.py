@@ -130,8 +130,8 @@ def _advice(said: str, lines: Sequence[str], line: int, shown: str, places: Coll
         return "; a text ends in its line, with the quote that it began with"
     if said.startswith(("Invalid value", "Expected newline")) and _BARE_TEXT.search(shown):
         return "; a text needs quotes"
-    if said.startswith("Expected '='") and (pair := re.match(r"([A-Za-z0-9_-]+):(?:[ \t]|$)", shown)):
-        return f"; this looks like YAML, in TOML it is [{pair[1]}] or {pair[1]} = …"
+    if said.startswith("Expected '='") and re.match(r"[A-Za-z0-9_-]+:(?:[ \t]|$)", shown):
+        return f"; this looks like YAML, the configuration is TOML: {_AS_TOML}"
     if said.startswith("Expected '='") and not sign:
         return f"; the configuration is TOML: {_AS_TOML}" if line == 1 else "; a line is KEY = VALUE or [SECTION]"
     return ""

@@ -19,6 +19,7 @@ from broker.commands import terminal
 from broker.commands.main import main
 from broker.commands.offer.service import _tell
 from client_sdk import (
+    BadAddress,
     BadRequest,
     Change,
     ClientError,
@@ -30,6 +31,7 @@ from client_sdk import (
     address,
     sync,
 )
+from client_sdk.addresses import KEY_HOW
 from client_sdk.errors import CONNECTION_ADVICE
 from client_sdk.mistakes.handlers import NO_JSON
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
@@ -427,10 +429,10 @@ def test_advice_to_programs_becomes_what_a_shell_can_do() -> None:
 
     made = [kind("why") for kind in below(ClientError) if kind.__module__ == ClientError.__module__]
     made += [ConnectionLost("why", word=word) for word in CONNECTION_ADVICE]
-    made.append(BadRequest(f"why{NO_JSON}"))
+    made += [BadRequest(f"why{NO_JSON}"), BadAddress(f"why; {KEY_HOW}")]
     made += [Unauthenticated(f"why; this broker accepts {kind}") for kind in KINDS]
     said = [terminal.said_of(error) for error in made]
-    assert [text for text in said if re.search(r"\w=|\w\(|_", text)] == []
+    assert [text for text in said if re.search(r"(?<!--tag user)(?<=\w)=|\w\(|_", text)] == []
     unused = [python for python in terminal.IN_SHELL if not any(python in str(error) for error in made)]
     of_dial = [python for python in terminal.IN_SHELL if python.startswith(("ssl=", "give credentials="))]
     assert unused == of_dial  # the place that dials says them

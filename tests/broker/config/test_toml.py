@@ -37,8 +37,8 @@ NO_END = "invalid TOML: Expected newline or end of document after a statement"
         ),
         (
             "server:\n  workers: 1\n",
-            "1: invalid TOML: Expected '=' after a key in a key/value pair: \"server:\"; this looks like YAML, in "
-            "TOML it is [server] or server = …",
+            "1: invalid TOML: Expected '=' after a key in a key/value pair: \"server:\"; this looks like YAML, the "
+            + AS_TOML.removeprefix("the "),
         ),
         ('{"server": 1}', '1: invalid TOML: Invalid statement: "{\\"server\\": 1}"; this is JSON, ' + AS_TOML),
         ("<server/>", '1: invalid TOML: Invalid statement: "<server/>"; this is XML, ' + AS_TOML),
