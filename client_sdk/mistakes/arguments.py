@@ -98,6 +98,15 @@ def wrong_call(
     return TypeError(f"{text}; write {function.__name__}(to, {_by_name(data, given[0])})")
 
 
+def takes_nothing(function: Callable[..., object]) -> bool:
+    """It can be called without arguments."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    return True
+
+
 def _with_port(example: str, host: object, port: object) -> str:
     """The example; with the URL of a host and a port that were given as two arguments."""
     if not isinstance(host, str) or not str(port).isdecimal():

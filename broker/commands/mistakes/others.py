@@ -84,6 +84,8 @@ VERBS: Final = {
     **dict.fromkeys(("delete", "remove", "rm", "unset"), "un"),
 }
 
+MORE_LOG: Final = "More log: RSB_LOG__LEVEL=debug in front of the command, or level in [log] of the file of --config"
+
 # What no option is for, by the command, and what is done instead.
 NO_OPTIONS: Final = {
     "bench": {
@@ -125,6 +127,7 @@ NO_OPTIONS: Final = {
             ("--cert", "--key", "--tls", "--ssl", "--certfile", "--keyfile", "--certificate"),
             "Write certificate and key in [tls] of the file of --config, and --listen tls://HOST:PORT",
         ),
+        **dict.fromkeys(("--verbose", "--debug", "-v", "-vv"), MORE_LOG),
         **dict.fromkeys(("--ws", "--ws-port", "--websocket"), "Write --listen ws://127.0.0.1:7879 beside the others"),
         **dict.fromkeys(("--admin-port", "--rest-port", "--http-port"), "Write --admin 127.0.0.1:7070"),
         **dict.fromkeys(
@@ -134,8 +137,6 @@ NO_OPTIONS: Final = {
     },
     "table": dict.fromkeys(("--since", "--from", "--until"), "Write --at TIME, and --diff TIME for what changed since"),
 }
-
-MORE_LOG: Final = "More log: RSB_LOG__LEVEL=debug in front of the command, or level in [log] of the file of --config"
 
 # What they type for an option of ours, in one group.
 OPTIONS_OF: Final = {

@@ -75,12 +75,12 @@ class _Line:
         return ""
 
     def _no_command(self, name: str) -> str:
-        meant = others.COMMANDS.get(self._name, {}).get(name)
-        if meant is not None and self._verb_first(name) is None:
+        meant, whole = others.COMMANDS.get(self._name, {}).get(name), self._verb_first(name)
+        if meant is not None and whole is None:
             return f"Did you mean {_shown(*self._names, *meant.split())!r}?"
         if instead := others.NO_COMMANDS.get(self._name, {}).get(name):
             return instead
-        if (whole := self._verb_first(name)) is not None:
+        if whole is not None:
             return f"Did you mean {_shown(*self._names, *whole.split())!r}?"
         if name == "help":
             return f"Write {_shown(*self._names, *self._own[1:2], '-h')}"
@@ -204,8 +204,6 @@ class _Line:
         """What only the configuration has."""
         if self._name == "check" and option == "--config":
             return f"The file stands alone: {_shown('check', value or 'FILE')}"
-        if self._name == "serve" and option in ("--verbose", "--debug", "-v", "-vv"):
-            return others.MORE_LOG
         if self._name != "serve" or not option.startswith("--"):
             return ""
         from broker.config.options import OPTIONS as CONFIGURED
