@@ -16,6 +16,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
 from broker.config.sections.admin_checks import admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
 from broker.config.sections.files import file_mistakes, why_unread
-from broker.config.sections.meant import meant_value
+from broker.config.sections.meant import meant_items, meant_value
 from broker.config.sections.near import near_name, near_option, near_section, near_table_key, near_variable, near_word
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
@@ -335,7 +336,7 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
             doc = known[variable]
             found.take(doc, _from_text(doc, environ[variable]), source, variable)
             if doc.name in found.wrong and (meant := _meant_list(doc, environ[variable])):
-                text = f"{shown_value(environ[variable])} is no list with commas; write {meant}"
+                text = f"{shown_value(environ[variable])} is no list with commas; write {','.join(meant)}"
                 found.mistakes = [each for each in found.mistakes if each.key != variable]
                 found.mistakes.append(Mistake(source.name, 0, variable, text))
         elif variable.upper() in known:
@@ -425,7 +426,9 @@ def _check_tls(found: _Findings) -> None:
     for name in ("tls.certificate", "tls.key"):
         if encrypted and name not in found.wrong and not found.values[name]:
             option, listen = encrypted[0]
+            doc = OPTIONS[name]
             text = f"is required by the listener {shown_value(str(listen))}"
+            text += f'; write {doc.key} = "FILE" in [tls], or {doc.variable}=FILE'
             source, _ = found.sources[option]
             found.mistakes.append(source.mistake(option, text, name, str(listen)))
 
@@ -455,7 +458,8 @@ def _check_certificates(found: _Findings) -> None:
     if certificate and not is_missing and not found.wrong & {"tls.certificate", "tls.key"}:
         if not key:
             source, _ = found.sources["tls.certificate"]
-            found.mistakes.append(source.mistake("tls.certificate", "is required by tls.certificate", "tls.key"))
+            text = 'is required by tls.certificate; write key = "FILE" in [tls], or RSB_TLS__KEY=FILE'
+            found.mistakes.append(source.mistake("tls.certificate", text, "tls.key"))
         elif (fault := fault_of_pair(certificate, key)) is not None:
             which, text = fault
             found.blame(f"tls.{which}", f"{shown_value(certificate if which == CERTIFICATE else key)} {text}")
@@ -502,14 +506,15 @@ def _read_value(doc: OptionDoc, raw: object) -> object:
         fits = False
     if not fits:
         given = "" if doc.option.is_secret else f", not {shown_value(raw)}"
-        raise BrokerError("bad-config", f"must be {doc.takes}{given}{meant_value(doc, raw)}")
+        raise BrokerError("bad-config", f"must be {doc.takes}{given}{meant_value(doc, raw, partial(_read_value, doc))}")
     return float(raw) if doc.hint is float and isinstance(raw, int) else raw
 
 
 def _read_list(doc: OptionDoc, raw: object) -> tuple[object, ...]:
     """The values of a list, from TOML's; BrokerError "bad-config", or _WrongItems with all that are none."""
     if not isinstance(raw, list | tuple) or not (raw or doc.may_be_empty):
-        raise BrokerError("bad-config", f"must be {doc.takes}, not {shown_value(raw)}{meant_value(doc, raw)}")
+        meant = meant_value(doc, raw, partial(_read_item, doc.option.form))
+        raise BrokerError("bad-config", f"must be {doc.takes}, not {shown_value(raw)}{meant}")
     items: list[object] = []
     texts: list[tuple[str, str]] = []
     for item in raw:
@@ -537,6 +542,8 @@ def _read_item(form: str, item: object) -> object:
             text = f"{shown_value(item)} is not {text}{near_word(str(item), words)}"
             raise BrokerError("bad-config", text)
         return item
+    if form in ("URL", "dial") and isinstance(item, int) and not isinstance(item, bool):
+        item = str(item)
     if form == "endpoint":
         return str(Endpoint.parse(item))
     if not isinstance(item, str):
@@ -564,18 +571,10 @@ def _from_text(doc: OptionDoc, text: str) -> object:
     return split_list(text) if doc.option.form == "subject" else [item.strip() for item in text.split(",")]
 
 
-def _meant_list(doc: OptionDoc, text: str) -> str:
-    """The items with commas of a text that has them in brackets, quotes or with other signs between; empty: none."""
-    if not doc.is_list or doc.option.form == "subject":  # which holds blanks
-        return ""
-    inner = text.strip()
-    inner = inner[1:-1] if inner[:1] == "[" and inner[-1:] == "]" else inner
-    items = [item.strip("\"'") for item in re.split(r"[\s,;]+", inner) if item]
-    try:
-        _read_list(doc, items)
-    except (BrokerError, _WrongItems):
-        return ""
-    return ",".join(items)
+def _meant_list(doc: OptionDoc, text: str) -> list[str]:
+    """Its items where they stand in brackets or quotes, or with other signs than commas between; empty: they do not."""
+    is_other = doc.is_list and doc.option.form != "subject" and re.search(r"[][\"';]|[^,\s]\s+[^,\s]", text)
+    return meant_items(doc, text, partial(_read_item, doc.option.form)) if is_other else []
 
 
 def _from_texts(tables: Tables, content: object) -> object:

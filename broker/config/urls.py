@@ -144,6 +144,31 @@ class PeerUrl(Place):
         return f"{self.finder}+{url}" if self.finder else url
 
 
+def meant_url(text: str) -> str:
+    """`tcp://127.0.0.1:7878` for what begins with no scheme of ours; empty where it is not sure."""
+    scheme, sign, rest = text.partition("://")
+    if not sign and (begun := re.fullmatch(rf"({'|'.join(SCHEMES)}):/?([^/].*)", text)):
+        scheme, sign, rest = begun[1], "://", begun[2]
+    if not sign:
+        scheme, rest = ("unix", text) if text.startswith("/") else ("tcp", text)
+    if rest.isascii() and rest.isdecimal():
+        rest = f"127.0.0.1:{rest}"
+    if re.fullmatch(r":[0-9]+", rest):
+        rest = f"127.0.0.1{rest}"
+    near = difflib.get_close_matches(scheme.lower(), SCHEMES, 1)
+    is_tls = scheme.lower() in OTHER_TLS_SCHEMES
+    own = near[0] if near else "tls" if is_tls else "tcp"
+    if own != "unix" and "/" not in rest and ":" not in rest.rpartition("]")[2] and rest:
+        rest = f"{rest}:{WS_PORT if own in ('ws', 'wss') else TCP_PORT}"
+    meant = f"{own}://{rest}"
+    if not rest or meant == text or "+" in scheme or _split(meant) is None:  # which `parse` would bring here again
+        return ""
+    try:
+        return str(Listen.parse(meant))
+    except BrokerError:  # something else is wrong, too
+        return ""
+
+
 def _family(host: str) -> int:
     """4 or 6: of IP; 0: the host is a name, and only `localhost` is known to have an address of IPv4."""
     if ":" in host:
@@ -205,31 +230,13 @@ def _with_port(text: str, parts: SplitResult) -> str:
 
 def _meant(text: str) -> str:
     """`; write tcp://127.0.0.1:7878` for what begins with no scheme of ours; an example where it is not sure."""
-    scheme, sign, rest = text.partition("://")
-    if not sign and (begun := re.fullmatch(rf"({'|'.join(SCHEMES)}):/?([^/].*)", text)):
-        scheme, sign, rest = begun[1], "://", begun[2]
-    if not sign:
-        scheme, rest = ("unix", text) if text.startswith("/") else ("tcp", text)
-    if rest.isascii() and rest.isdecimal():
-        rest = f"127.0.0.1:{rest}"
-    if re.fullmatch(r":[0-9]+", rest):
-        rest = f"127.0.0.1{rest}"
-    near = difflib.get_close_matches(scheme.lower(), SCHEMES, 1)
-    is_tls = scheme.lower() in OTHER_TLS_SCHEMES
-    own = near[0] if near else "tls" if is_tls else "tcp"
-    web = {"http": "ws", "https": "wss"}.get(scheme.lower())
-    if own != "unix" and "/" not in rest and ":" not in rest.rpartition("]")[2] and rest:
-        rest = f"{rest}:{WS_PORT if own in ('ws', 'wss') else TCP_PORT}"
-    meant = f"{own}://{rest}"
-    if not rest or meant == text or "+" in scheme or _split(meant) is None:  # which `parse` would bring here again
+    meant = meant_url(text)
+    place, web = meant.partition("://")[2], {"http": "ws", "https": "wss"}.get(text.partition("://")[0].lower())
+    if not meant:
         return _EXAMPLE
-    try:
-        meant = str(Listen.parse(meant))
-    except BrokerError:  # something else is wrong, too
-        return _EXAMPLE
-    if web and rest.endswith(f":{ADMIN_PORT}"):
-        return f'; the REST API is listen = "{rest}" in [admin]'
-    return f"; write {meant}" + (f", or {web}://{rest} for a WebSocket" if web else "")
+    if web and place.endswith(f":{ADMIN_PORT}"):
+        return f'; the REST API is listen = "{place}" in [admin]'
+    return f"; write {meant}" + (f", or {web}://{place} for a WebSocket" if web else "")
 
 
 def _meant_place(text: str) -> str:

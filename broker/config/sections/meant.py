@@ -1,12 +1,15 @@
 """Which value somebody meant who wrote one that its option does not take: the ends of mistakes."""
 
 import difflib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable
 from typing import Final
 
 from broker.config.options import OptionDoc
 from broker.config.quantities import SIZE, TIME
 from broker.config.toml import shown_value, toml_text
+from broker.config.urls import meant_url
+from rsocket_wire.errors import BrokerError
 from rsocket_wire.quantities import meant_number
 
 _TRUE: Final = ("true", "yes", "on", "1", "y")
@@ -25,16 +28,23 @@ _ACCEPTED: Final = {
     **dict.fromkeys(("tls", "mtls", "cert", "certificate", "certificates"), "certificate"),
 }
 _MADE_BY: Final = {"auth.users": "rsocket-broker password NAME", "admin.tokens": "rsocket-broker token new NAME"}
+_LISTENS: Final = '["tcp://127.0.0.1:7878"]'
+_NAMES: Final = re.compile(r"[\w.@:*-]+([ \t]*,[ \t]*[\w.@:*-]+)+")  # which may have commas only between them
+
+Read = Callable[[object], object]  # of a value, or of one item of a list; BrokerError "bad-config"
 
 
-def meant_value(doc: OptionDoc, raw: object) -> str:
+def meant_value(doc: OptionDoc, raw: object, read: Read) -> str:
     """`; write 60`; empty: nothing that is sure. Never of a secret."""
     if doc.option.is_secret:
         return ""
     if doc.is_list:
-        return _list_of(doc, raw)
+        return _list_of(doc, raw, read)
     if isinstance(raw, list | tuple) and len(raw) == 1 and isinstance(raw[0], str | int | float):
-        return f"; write {toml_text(raw[0])}, without brackets"
+        wrong = _fault(read, raw[0])
+        if not wrong:
+            return f"; write {toml_text(raw[0])}, without brackets"
+        return meant_value(doc, raw[0], read) or ("" if wrong.startswith("must be") else f"; {wrong}")
     if isinstance(raw, dict) and doc.name in _MADE_BY:
         return f"; {_MADE_BY[doc.name]} makes the lines of that file"
     if doc.words:
@@ -70,14 +80,39 @@ def _number_of(doc: OptionDoc, raw: object) -> str:
     return f"; write {int(found) if found == int(found) else f'{found:g}'}"
 
 
-def _list_of(doc: OptionDoc, raw: object) -> str:
-    """A text that stands without brackets."""
-    if not isinstance(raw, str) or not raw:
-        return ""
-    items = [each.strip() for each in raw.split(",")]
-    return f"; write {shown_list(items)}" if all(items) else ""
+def _list_of(doc: OptionDoc, raw: object, read: Read) -> str:
+    """What stands without brackets; an example instead of what can be no item."""
+    if not isinstance(raw, str | int) or isinstance(raw, bool) or raw == "":
+        return f"; write it as in {_LISTENS if doc.option.form in ('URL', 'dial') else doc.option.example}"
+    items = meant_items(doc, str(raw), read)
+    return f"; write {shown_value(items)}" if items else f"; {_fault(read, raw)}"
 
 
-def shown_list(items: Sequence[str]) -> str:
-    """As TOML, shortened like any other value."""
-    return shown_value(list(items))
+def meant_items(doc: OptionDoc, text: str, read: Read) -> list[str]:
+    """The items of a text that has them in brackets, in quotes, or with other signs between; empty: nothing is sure."""
+    inner = text.strip()
+    inner = inner[1:-1] if inner[:1] == "[" and inner[-1:] == "]" else inner
+    is_whole = doc.option.form in ("subject", "text", "routes") and not _NAMES.fullmatch(inner)  # which hold both
+    items = [inner] if is_whole else re.split(r"[\s,;]+", inner)
+    meant = [_meant_item(doc.option.form, each, read) for item in items if (each := item.strip("\"'"))]
+    return meant if all(meant) else []
+
+
+def _meant_item(form: str, item: str, read: Read) -> str:
+    """The item, with the scheme that it is without; empty: nothing is sure."""
+    others = {
+        **dict.fromkeys(("URL", "dial"), () if item.startswith("http") else (meant_url(item),)),  # one of two
+        "endpoint": (f"tcp://{item}", f"tcp://127.0.0.1:{item}", f"ipc://{item}"),
+        "identity": (_ACCEPTED.get(item.lower(), ""),),
+        "name": (item.partition("://")[2],),
+    }
+    return next((each for each in (item, *others.get(form, ())) if each and not _fault(read, each)), "")
+
+
+def _fault(read: Read, raw: object) -> str:
+    """What is wrong with it; empty: nothing."""
+    try:
+        read(raw)
+    except BrokerError as error:
+        return error.text
+    return ""

@@ -8,13 +8,15 @@ from broker.config.urls import Listen
 from tests.broker.config.sources import mistakes_of, of_file, write_pem
 
 NO_PEM = "holds no certificate in PEM; PEM has a line -----BEGIN CERTIFICATE-----"
+WRITE_KEY = 'write key = "FILE" in [tls], or RSB_TLS__KEY=FILE'
 SWAPPED = "holds no certificate but a key: are certificate and key swapped?"
 
 
 def test_a_tls_listener_needs_certificate_and_key(folder: Path) -> None:
     assert mistakes_of(folder, '[server]\nlisten = [\n  "tcp://a:1",\n  "wss://a:2/x",\n]\n') == [
-        'broker.toml:4: tls.certificate: is required by the listener "wss://a:2/x"',
-        'broker.toml:4: tls.key: is required by the listener "wss://a:2/x"',
+        'broker.toml:4: tls.certificate: is required by the listener "wss://a:2/x"; write certificate = "FILE" in '
+        "[tls], or RSB_TLS__CERTIFICATE=FILE",
+        f'broker.toml:4: tls.key: is required by the listener "wss://a:2/x"; {WRITE_KEY}',
     ]
 
 
@@ -44,7 +46,7 @@ def test_a_tls_listener_with_its_files_is_right(folder: Path, certificate: str, 
         ("certificate", "junk", '3: tls.key: "junk" holds no private key in PEM without a password'),
         ("certificate", "certificate", '3: tls.key: "certificate" holds no private key in PEM without a password'),
         ("certificate", "encrypted", '3: tls.key: "encrypted" holds no private key in PEM without a password'),
-        ("certificate", "", "2: tls.key: is required by tls.certificate"),
+        ("certificate", "", f"2: tls.key: is required by tls.certificate; {WRITE_KEY}"),
     ],
 )
 @pytest.mark.parametrize("listen", ["tls", "tcp"])
@@ -53,7 +55,7 @@ def test_a_certificate_or_key_that_is_none_is_told(
 ) -> None:
     """Also where nobody listens with it: other brokers may be dialled, and nobody is asked for a password."""
     if not key and listen == "tls":
-        sentence = '5: tls.key: is required by the listener "tls://127.0.0.1:1"'
+        sentence = '5: tls.key: is required by the listener "tls://127.0.0.1:1"; ' + WRITE_KEY
     write_pem(folder)
     text = f'[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n[server]\nlisten = ["{listen}://127.0.0.1:1"]\n'
     assert mistakes_of(folder, text) == [f"broker.toml:{sentence}"]

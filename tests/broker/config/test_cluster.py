@@ -71,7 +71,7 @@ A_SECRET = f'secret = "{SECRET}"\n'
             f'{A_SECRET}peers = ["dns+tcp://a:1/x"]',
             '3: cluster.peers: "dns+tcp://a:1/x" must be a scheme, a name and a port',
         ),
-        (f"{A_SECRET}peers = [5]", f"3: cluster.peers: 5 is not a URL of {SCHEMES}"),
+        (f"{A_SECRET}peers = [5]", f'3: cluster.peers: "5" is not a URL of {SCHEMES}; write tcp://127.0.0.1:5'),
         (
             f'{A_SECRET}peers = "tcp://a:1"',
             '3: cluster.peers: must be a list of URLs, not "tcp://a:1"; write ["tcp://a:1"]',
@@ -100,7 +100,9 @@ def test_what_does_not_go_together_is_told_with_its_line(folder: Path, text: str
 
 def test_listeners_for_other_brokers_need_a_certificate_too(folder: Path) -> None:
     assert mistakes_of(folder, f'[cluster]\n{A_SECRET}listen = ["tls://127.0.0.1:1"]') == [
-        f'broker.toml:3: tls.{each}: is required by the listener "tls://127.0.0.1:1"' for each in ("certificate", "key")
+        f'broker.toml:3: tls.{each}: is required by the listener "tls://127.0.0.1:1"; write {each} = "FILE" in [tls], '
+        f"or RSB_TLS__{each.upper()}=FILE"
+        for each in ("certificate", "key")
     ]
 
 

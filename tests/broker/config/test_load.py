@@ -106,9 +106,14 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ('[broker]\nname = ""', '3: broker.name: must be printable text of 1 to 255 bytes, not ""'),
         ('[broker]\nname = "a\\nb"', '3: broker.name: must be printable text of 1 to 255 bytes, not "a\\nb"'),
         ('[broker]\nid = "7"', '3: broker.id: must be a uuid or empty, not "7"'),
-        ("[server]\nlisten = 1", "3: server.listen: must be a list of one or more URLs, not 1"),
-        ("[server]\nlisten = []", "3: server.listen: must be a list of one or more URLs, not []"),
-        ("[server]\nlisten = [5]", f"3: server.listen: 5 is not a URL of {SCHEMES}"),
+        (
+            "[server]\nlisten = 1",
+            '3: server.listen: must be a list of one or more URLs, not 1; write ["tcp://127.0.0.1:1"]',
+        ),
+        (
+            "[server]\nlisten = []",
+            '3: server.listen: must be a list of one or more URLs, not []; write it as in ["tcp://127.0.0.1:7878"]',
+        ),
         ('[server]\nstop_grace_s = "9"', '3: server.stop_grace_s: must be a number from 0 to 3600, not "9"; write 9'),
         ("[server]\nstop_grace_s = -1", "3: server.stop_grace_s: must be a number from 0 to 3600, not -1"),
         ("[server]\nstop_grace_s = nan", "3: server.stop_grace_s: must be a number from 0 to 3600, not NaN"),
@@ -135,6 +140,47 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         (
             '[server]\nlisten = "tcp://a:1"',
             '3: server.listen: must be a list of one or more URLs, not "tcp://a:1"; write ["tcp://a:1"]',
+        ),
+        (
+            '[server]\nlisten = "0.0.0.0:1, ws://a:2"',
+            '3: server.listen: must be a list of one or more URLs, not "0.0.0.0:1, ws://a:2"; '
+            'write ["tcp://0.0.0.0:1", "ws://a:2"]',
+        ),
+        (
+            "[server]\nlisten = 7878",
+            '3: server.listen: must be a list of one or more URLs, not 7878; write ["tcp://127.0.0.1:7878"]',
+        ),
+        (
+            "[server]\nlisten = [7878]",
+            f'3: server.listen: "7878" is not a URL of {SCHEMES}; write tcp://127.0.0.1:7878',
+        ),
+        (
+            "[server]\nlisten = true",
+            '3: server.listen: must be a list of one or more URLs, not true; write it as in ["tcp://127.0.0.1:7878"]',
+        ),
+        (
+            '[server]\nlisten = "http://a:1"',
+            '3: server.listen: must be a list of one or more URLs, not "http://a:1"; "http://a:1" is not a URL of '
+            f"{SCHEMES}; write tcp://a:1, or ws://a:1 for a WebSocket",
+        ),
+        (
+            '[auth]\naccept = "password"',
+            '3: auth.accept: must be a list of "certificate", "jwt", "user", "uid" or "anonymous", not "password"; '
+            'write ["user"]',
+        ),
+        (
+            "[admin]\nlisten = [7070]",
+            '3: admin.listen: must be HOST:PORT or "off", not [7070]; write "127.0.0.1:7070"',
+        ),
+        (
+            '[admin]\nlisten = ["http://a:1"]',
+            '3: admin.listen: must be HOST:PORT or "off", not ["http://a:1"]; "http://a:1" is neither HOST:PORT nor '
+            '"off"; write a:1',
+        ),
+        (
+            '[samwise]\nendpoints = "127.0.0.1:5555"',
+            '3: samwise.endpoints: must be a list of endpoints ipc:// and tcp://, not "127.0.0.1:5555"; '
+            'write ["tcp://127.0.0.1:5555"]',
         ),
         (
             '[log]\nlevel = "INFO"',
@@ -219,6 +265,7 @@ def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
             "['tcp://a:1', 'ws://[::1]:2']",
             "\"['tcp://a:1', 'ws://[::1]:2']\" is no list with commas; write tcp://a:1,ws://[::1]:2",
         ),
+        ("RSB_SERVER__LISTEN", '["0.0.0.0:1"]', r'"[\"0.0.0.0:1\"]" is no list with commas; write tcp://0.0.0.0:1'),
         ("RSB_AUTH__MODE", "on", 'must be "off", "observe" or "required", not "on"; write "required"'),
         (
             "RSB_LIMITS__MAX_CONNECTIONS",
