@@ -192,6 +192,8 @@ def check_address(address: object) -> None:
     """TypeError for what is none."""
     if isinstance(address, Address):
         return
+    if address is None:
+        raise TypeError("the address is missing: it comes first, as address('orders')")
     how = f": write address({address!r})" if isinstance(address, str) else "; make one with address('orders')"
     if inspect.iscoroutine(address):
         address.close()  # or Python warns of it, too

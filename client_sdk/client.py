@@ -24,7 +24,7 @@ from client_sdk.calls.subscription import Subscription
 from client_sdk.calls.values import Values
 from client_sdk.clock import Clock
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
-from client_sdk.mistakes.arguments import NoOptions, advised, wrong_call
+from client_sdk.mistakes.arguments import NoOptions, advised, looks_itself, wrong_call
 from client_sdk.mistakes.attributes import CLIENT_HAS, CLIENT_HAS_NOT, missing_told
 from client_sdk.mistakes.kinds import BOOL, check_kind
 from client_sdk.payload import Payload, as_bytes
@@ -177,6 +177,7 @@ class Client(ConnectionWaits):
     async def request_response(
         self, address: Address, data: object = b"", *, returns: type[T], **options: Unpack[RequestOptions]
     ) -> T: ...
+    @looks_itself
     async def request_response(
         self,
         address: Address,
@@ -201,7 +202,7 @@ class Client(ConnectionWaits):
         b'order 42'
         """
         if given or wrong:
-            raise wrong_call(Client.request_response, data, given, wrong)
+            raise wrong_call(Client.request_response, address, data, given, wrong)
         if returns is not None or type(data) is not bytes:
             values = self._values
             values.check(returns)
@@ -229,6 +230,7 @@ class Client(ConnectionWaits):
         )
         return await self._calls.ask(call)
 
+    @looks_itself
     async def fire_and_forget(
         self,
         address: Address,
@@ -248,7 +250,7 @@ class Client(ConnectionWaits):
         >>> await client.fire_and_forget(address("log"), b"a line", route="line")
         """
         if given or wrong:
-            raise wrong_call(Client.fire_and_forget, data, given, wrong)
+            raise wrong_call(Client.fire_and_forget, address, data, given, wrong)
         if type(data) is not bytes:
             metadata = self._values.entries(data, None, metadata)
             data = self._values.body(data)
@@ -496,9 +498,8 @@ class Client(ConnectionWaits):
         more = (TAGGED_ENTRY if with_tags else GATHER_ENTRY) + more
         call = self._call("request_stream", address, route, more, body, timeout_s, wait_for_reconnect)
         flow = flow_of(self._calls, call, WINDOW_N)
-        if returns is None:
-            return Gathering[bytes](flow, enough_n)
-        return Gathering[T](flow, enough_n, lambda item: self._values.value(item, returns, address, route))
+        read = None if returns is None else lambda item: self._values.value(item, returns, address, route)
+        return Gathering(flow, enough_n, read)
 
     @advised("client.of(Orders, address('orders'))")
     def of(

@@ -48,6 +48,7 @@ OWN_WORDS: Final = (
 FIRST_APPLICATION_CODE: Final = 0x301  # "0x00301-0xFFFFFFFE: reserved for application layer errors"
 LAST_APPLICATION_CODE: Final = 0xFFFFFFFE
 _IS_WORD: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_HTTP_WORDS: Final = {400: "invalid", 403: "forbidden", 404: "not-found", 409: "conflict", 422: "invalid"}
 _WORD: Final = re.compile(rf"({_IS_WORD.pattern}): (.*)", re.DOTALL)
 
 
@@ -278,11 +279,13 @@ class ApplicationError(ClientError):
     def __init__(self, text: str, *, word: str = "", code: int = APPLICATION_ERROR) -> None:
         """ValueError unless `code` is 0x201 or an application's own, 0x301..0xFFFFFFFE, and for what can be no word."""
         if not isinstance(text, str):
-            raise TypeError(f"the text is {type(text).__name__}, it must be str: write str(error)")
-        if not isinstance(code, int):
-            raise TypeError(f"code= is {type(code).__name__}, it must be 0x201 or 0x301..0xfffffffe")
-        if code != APPLICATION_ERROR and not FIRST_APPLICATION_CODE <= code <= LAST_APPLICATION_CODE:
-            raise ValueError(f"{code:#x} is not an application error code; use 0x201 or 0x301..0xfffffffe")
+            how = "str(error)" if isinstance(text, Exception) else "ApplicationError('none is left', word='sold-out')"
+            raise TypeError(f"the text is {type(text).__name__}, it must be str: write {how}")
+        is_number = isinstance(code, int)
+        if code != APPLICATION_ERROR and not (is_number and FIRST_APPLICATION_CODE <= code <= LAST_APPLICATION_CODE):
+            how = f"leave it out, and name the failure by a word, such as word={word or _word_in(code)!r}"
+            how = f"it must be 0x201 or 0x301..0xfffffffe: {how}"
+            raise (ValueError if is_number else TypeError)(f"code= is {code!r}, {how}")
         super().__init__(text, word=word, code=code)
         if self.word != ApplicationError.default_word and not _is_word(self.word):
             how = f"lower case letters, digits and hyphens, such as word={_word_in(self.word)!r}"
@@ -544,7 +547,10 @@ def _is_word(word: object) -> bool:
 
 def _word_in(given: object) -> str:
     """The code word that is meant, or any."""
-    meant = re.sub("[^a-z0-9]+", "-", given.lower()).strip("-") if isinstance(given, str) else ""
+    if isinstance(given, int):
+        return _HTTP_WORDS.get(given, "out-of-stock")
+    split = re.sub("(?<=[a-z])(?=[A-Z])", "-", given).lower() if isinstance(given, str) else ""
+    meant = re.sub("[^a-z0-9]+", "-", split).strip("-")
     return meant if _is_word(meant) else "out-of-stock"
 
 

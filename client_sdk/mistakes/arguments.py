@@ -38,7 +38,8 @@ def advised(example: str, options: Any = None, *, is_hot: bool = True) -> Callab
         def look(given: tuple[object, ...], named: Mapping[str, object]) -> None:
             if not is_open and not known.issuperset(named):
                 unknown = next(each for each in named if each not in known)
-                raise unknown_option(f"{name}()", unknown, known, example) from None
+                is_addressed = own[1:2] != ("address",) or len(given) > 1 or "address" in named
+                raise unknown_option(f"{name}()", unknown, known, example, is_addressed=is_addressed) from None
             if kinds:
                 check_kinds(
                     kinds,
@@ -87,13 +88,25 @@ def advised(example: str, options: Any = None, *, is_hot: bool = True) -> Callab
     return decorated
 
 
+def looks_itself(method: F) -> F:
+    """For a method that calls `wrong_call` in place of `advised`, which would cost each call: Python would look first
+    whether there is an address.
+    """
+    function = cast("Any", method)
+    function.__signature__ = inspect.signature(function)  # as it is written, for whoever asks
+    function.__defaults__ = (None, *function.__defaults__)
+    return method
+
+
 def wrong_call(
-    function: Callable[..., Any], data: object, given: tuple[object, ...], named: Iterable[str]
+    function: Callable[..., Any], address: object, data: object, given: tuple[object, ...], named: Iterable[str]
 ) -> TypeError:
     """For a call that takes an address and `data`, and all else by name; it was `given` more, or another name."""
     code, name = function.__code__, function.__qualname__
     for each in named:
-        return unknown_option(f"{name}()", each, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        example = f"client.{function.__name__}(address('orders'), b'...', route='create')"
+        return unknown_option(f"{name}()", each, known, example, is_addressed=address is not None)
     text = f"{name}() takes the address and the data, then names only"
     return TypeError(f"{text}; write {function.__name__}(to, {_by_name(data, given[0])})")
 

@@ -14,7 +14,10 @@ C = TypeVar("C", bound=type)
 LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for the other
 MAKERS: Final = ("connect", "create", "from_url", "open")  # by which other clients are made
 _CALLS: Final = "request_response, fire_and_forget, request_stream, request_channel, metadata_push, gather"
-CLIENT_HAS: Final = f"it has {_CALLS}, subscribe and of"
+_ROUTE: Final = "a route of this name is called by client.request_response(address('orders'), b'...', route={name})"
+CLIENT_HAS: Final = (
+    f"it has {_CALLS}, subscribe and of; {_ROUTE}, or as a method of client.of(Contract, address('orders'))"
+)
 _ANSWER: Final = "client.request_response(address('orders'), b'...', route='create')"
 _TELL: Final = "client.fire_and_forget(address('orders'), b'...', route='create')"
 _OF_CLIENTS: Final = {
@@ -52,7 +55,7 @@ CLIENT_HAS_NOT: Final = {
     **dict.fromkeys(("wait", "join", "wait_closed", "run_forever"), "write await client.closed()"),
     "set_health": "a Service has it: await service.set_health(False)",
 }
-SYNC_CLIENT_HAS: Final = f"it has {_CALLS} and subscribe"
+SYNC_CLIENT_HAS: Final = f"it has {_CALLS} and subscribe; {_ROUTE}"
 SYNC_CLIENT_HAS_NOT: Final = {
     **_OF_CLIENTS,
     **dict.fromkeys(("disconnect", "stop", "quit", "shutdown"), "write client.close(), or end the block of with"),
@@ -121,7 +124,7 @@ class Made(type):
 
 
 def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable[[C], C]:
-    """For a class: `what` it has; `advice` by the names that it has not and people try.
+    """For a class: `what` it has; `advice` by the names that it has not and people try. `{name}` is the name asked for.
 
     Names that begin with an underscore, which `copy` and `pickle` ask for, are only said to be missing.
     """
@@ -133,7 +136,7 @@ def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name.startswith("_"):
                 raise AttributeError(text, name=name, obj=self)
-            said = near(name, public, LIKE) or what
+            said = near(name, public, LIKE) or what.replace("{name}", repr(name))
             # Without the object, or Python adds a proposal of its own.
             raise AttributeError(f"{text}; {(advice or {}).get(name, said)}", name=name, obj=None)
 

@@ -128,6 +128,21 @@ OF_HANDLERS: Final = {
     ),
     **dict.fromkeys(("returns", "response_model", "type"), "the function says it: `-> bytes`, or another type"),
 }
+OF_APPLICATION_ERRORS: Final = {
+    **dict.fromkeys(
+        ("status", "status_code", "error_code", "reason", "name", "kind", "type", "title"),
+        "a word names the failure: ApplicationError('no order 42', word='not-found')",
+    ),
+    **dict.fromkeys(
+        ("message", "msg", "detail", "description", "error"),
+        "the text stands first: ApplicationError('no order 42', word='not-found')",
+    ),
+    **dict.fromkeys(
+        ("data", "details", "body", "payload", "extra", "metadata", "headers", "context"),
+        "callers get the text, the word and the code, nothing else: put it into the text",
+    ),
+    **dict.fromkeys(("cause", "exc", "exception"), "write `raise ApplicationError(...) from error`"),
+}
 OF_RUNNING: Final = {
     **dict.fromkeys(
         ("workers", "processes", "replicas", "instances"), "it is one process: start the program several times"
@@ -197,8 +212,12 @@ OF_CONNECTIONS: Final = {
 }
 
 
-def unknown_option(function: str, given: str, known: Iterable[str], example: str = "") -> TypeError:
+def unknown_option(
+    function: str, given: str, known: Iterable[str], example: str = "", *, is_addressed: bool = True
+) -> TypeError:
     """For a keyword argument that `function` has not: the name that is meant, whose it is, or all names and `example`.
+
+    Not `is_addressed`: it may stand for the address, which is missing.
 
     >>> print(unknown_option("connect()", "payload", ["data", "route"]))
     connect() has no argument payload=; did you mean data=?
@@ -206,7 +225,8 @@ def unknown_option(function: str, given: str, known: Iterable[str], example: str
     names = sorted(frozenset(known) - {"self"})
     has_more = len(names) > 1  # of one, the example says more than what others have
     mend = (
-        _special(names).get(given)
+        (not is_addressed and f"the address comes first: write `{example}`")
+        or _special(names).get(given)
         or (has_more and _called_elsewhere(given, names))
         or near(f"{given}=", (f"{each}=" for each in names), LIKE)
         or (has_more and _of_others(given))
@@ -221,6 +241,8 @@ def _special(known: list[str]) -> Mapping[str, str]:
         return OF_CONNECTIONS | (OF_RUNNING if "connections" in known else OF_CALLERS)
     if "max_waiting" in known:
         return OF_HANDLERS
+    if "word" in known:
+        return OF_APPLICATION_ERRORS
     if "listen" in known:
         return OF_LOCAL_BROKERS
     if "wait_for_service" in known:

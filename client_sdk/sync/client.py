@@ -309,6 +309,7 @@ class Client(ConnectionFacts):
         begin = functools.partial(self._client.request_channel, address, fed, returns=returns, **options)
         return Flow(self._thread, self._thread.call(begin))
 
+    @advised("client.metadata_push(multicast('cache'), b'all', route='flush')", PushOptions)
     def metadata_push(self, address: Address, metadata: bytes, **options: Unpack[PushOptions]) -> None:
         """Metadata that belongs to no request; no answer, as for `fire_and_forget`.
 

@@ -29,7 +29,6 @@ from client_sdk import (
     testing,
 )
 from client_sdk.mistakes.arguments import SERVE_SEVERAL
-from client_sdk.mistakes.handlers import NO_CALLER, NO_ENTRY, REFUSING
 from client_sdk.mistakes.operators import CLOSE_HOW
 from client_sdk.mistakes.options import CALLED_ELSEWHERE, FUNCTIONS
 from client_sdk.services.service import HOW_SERVICE
@@ -358,7 +357,22 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: client_sdk.ApplicationError("x", code=unseen("404")),
-        "code= is str, it must be 0x201 or 0x301..0xfffffffe",
+        "code= is '404', it must be 0x201 or 0x301..0xfffffffe: leave it out, and name the failure by a word, such as "
+        "word='out-of-stock'",
+    ),
+    (
+        lambda: unseen(client_sdk.ApplicationError)("no order 42", status_code=404),
+        "ApplicationError() has no argument status_code=; a word names the failure: ApplicationError('no order 42', "
+        "word='not-found')",
+    ),
+    (
+        lambda: unseen(client_sdk.ApplicationError)("no order 42", details={}),
+        "ApplicationError() has no argument details=; callers get the text, the word and the code, nothing else: put "
+        "it into the text",
+    ),
+    (
+        lambda: unseen(client_sdk.ApplicationError)(404),
+        "the text is int, it must be str: write ApplicationError('none is left', word='sold-out')",
     ),
     (lambda: address("a", lb=unseen(1)), "lb is int, it must be str: the name of a method (docs/choosing.md)"),
     (lambda: JSON.encode(object()), f"JSON has no object: {INSTEAD}"),
@@ -404,6 +418,25 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
             (
                 lambda: client.request_response(unseen("x")),
                 "the address is str: write address('x')",
+            ),
+            (
+                lambda: unseen(client).request_response(to="orders", route="create"),
+                "Client.request_response() has no argument to=; the address comes first: write "
+                "`client.request_response(address('orders'), b'...', route='create')`",
+            ),
+            (
+                lambda: unseen(client).fire_and_forget(subject="orders"),
+                "Client.fire_and_forget() has no argument subject=; the address comes first: write "
+                "`client.fire_and_forget(address('orders'), b'...', route='create')`",
+            ),
+            (
+                lambda: unseen(client).gather(service="orders"),
+                "Client.gather() has no argument service=; the address comes first: write "
+                "`client.gather(multicast('stock'), b'book', route='count')`",
+            ),
+            (
+                lambda: unseen(client).request_response(route="create"),
+                "the address is missing: it comes first, as address('orders')",
             ),
             (
                 lambda: client.request_response(to, route=unseen(3)),
@@ -519,61 +552,6 @@ async def test_a_client_that_nobody_holds_and_nobody_closed_is_told_of(
     assert [str(each.message) for each in warned] == [text]
     assert [record.getMessage() for record in caplog.records] == [text]
     await manager.close()
-
-
-@pytest.mark.parametrize(
-    ("fails", "advice"),
-    [
-        ("request.caller.name", NO_CALLER),
-        ("request.metadata['text/plain']", NO_ENTRY),
-        ("request.metadata.get('text/plain')", NO_ENTRY),
-        ("request.data.get('text/plain')", ""),
-        ("request.headers['text/plain']", "; write request.entry('text/plain')"),
-        ("request.body", "; write request.data"),
-        ("request.anything", ""),
-        ("client_sdk.Caller('jwt', 'ada').roles", "; write caller.role"),
-        ("client_sdk.errors.split_word(None)", ""),
-        ("None.name", ""),
-    ],
-)
-async def test_the_log_of_a_service_says_what_its_handler_may_have_meant(
-    fails: str, advice: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    program = tmp_path / "handler.py"
-    program.write_text(f"def handle(request):\n    return {fails}\n")
-    names: dict[str, Any] = {"client_sdk": client_sdk}
-    exec(compile(program.read_text(), program, "exec"), names)
-    assert await logged_of(names["handle"], caplog) == advice
-
-
-async def test_the_log_of_a_service_says_so_without_the_source(caplog: pytest.LogCaptureFixture) -> None:
-    names: dict[str, Any] = {}
-    exec("def handle(request):\n    return request.caller.name\n", names)
-    assert await logged_of(names["handle"], caplog) == NO_CALLER
-
-
-async def test_the_log_says_what_a_handler_raises_in_place_of_an_error_of_callers(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def refuse(request: client_sdk.Request) -> bytes:
-        raise client_sdk.Rejected("busy")
-
-    assert await logged_of(refuse, caplog) == REFUSING
-
-
-async def logged_of(function: Callable[[client_sdk.Request], object], caplog: pytest.LogCaptureFixture) -> str:
-    """What is logged behind the number of the incident, of a handler that calls this function."""
-    service = Service("echo")
-
-    @service.request_response()
-    async def handle(request: client_sdk.Request) -> bytes:
-        function(request)
-        return b""
-
-    async with local_broker() as url, connect(url, service=service) as client:
-        with pytest.raises(client_sdk.ApplicationError, match="handler-failed"):
-            await client.request_response(address("echo"), metadata={"text/plain": b"1"})
-    return re.sub(r".*incident \w+", "", caplog.messages[0])
 
 
 def test_what_modules_beside_the_sdk_have_not_is_told() -> None:

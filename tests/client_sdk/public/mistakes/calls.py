@@ -19,6 +19,8 @@ from client_sdk.testing import local_broker
 from tests.client_sdk.public.mistakes.world import ECHO, World, begun, echo_service, items_of, mistake, unseen, wrong
 
 wrong("a method that clients have not", lambda world: unseen(world.client).call("echo"))
+wrong("a route that is called as a method of the client", lambda world: unseen(world.client).say(b""))
+wrong("`to=` in place of the address", lambda world: unseen(world.client).request_response(to="echo", route="say"))
 wrong("a service's name with a slip", lambda world: world.client.request_response(address("ehco"), route="say"))
 wrong("a service's name with the route behind it", lambda world: world.client.request_response(address("echo.say")))
 wrong("`name=` in place of the service's name", lambda world: world.client.request_response(address(name="echo")))

@@ -23,6 +23,7 @@ wrong("a Service whose tags have no name", lambda world: unseen(Service)("orders
 wrong("the service's name among its tags", lambda _: Service("orders", tags={"service": "sales"}))
 wrong("the reason in first place", lambda _: service().set_health(unseen("the disk is full")))
 wrong("tags of a service as keywords", lambda _: unseen(service()).set_tags(region="us"))
+wrong("`code=404` of an ApplicationError", lambda _: client_sdk.ApplicationError("no order 42", code=404))
 wrong("a code word with capitals", lambda _: client_sdk.ApplicationError("3 are left", word="Out Of Stock"))
 wrong("a decorator without parentheses", lambda world: service().request_response(unseen(none)))
 wrong("an option that handlers have not", lambda world: unseen(service()).request_response("a", concurrency=3))
