@@ -94,13 +94,14 @@ class Handler:
             if codec.mime_type == mime_type:
                 return codec
         known = ", ".join(codec.mime_type for codec in codecs)
-        raise Refused("bad-payload", f"data of {mime_type[:128]} is not supported; send {known}", INVALID)
+        text = f"{self.name}: data of {mime_type[:128]} is not supported; send {known}"
+        raise Refused("bad-payload", text, INVALID)
 
     def arguments(self, request: Request, items: AsyncIterator[Payload] | None, codec: Codec) -> tuple[Any, ...]:
         """For the function; `items` of a channel, else None. INVALID `bad-payload:` for data that does not fit."""
         body: Any
         if items is not None:
-            body = items if self.body == AS_PAYLOAD else Items(items, codec, self.type)
+            body = items if self.body == AS_PAYLOAD else Items(items, codec, self.type, self.name)
         elif self.body == AS_REQUEST:
             body = request
         elif self.body == AS_DATA:
@@ -108,7 +109,7 @@ class Handler:
         elif self.body == AS_PAYLOAD:
             body = Received(request.data, request.metadata)
         else:
-            body = decoded(codec, request.data, self.type)
+            body = decoded(codec, request.data, self.type, self.name)
         if self.order == BODY:
             return (body,)
         if self.order == NO_PARAMETER:
@@ -181,12 +182,14 @@ class Lent:
 class Items:
     """The items of a caller's channel as bytes or values, made of them one by one as they are taken."""
 
-    __slots__ = ("_codec", "_payloads", "_type")
+    __slots__ = ("_codec", "_name", "_payloads", "_type")
 
-    def __init__(self, payloads: AsyncIterator[Payload], codec: Codec, type: Any) -> None:
+    def __init__(self, payloads: AsyncIterator[Payload], codec: Codec, type: Any, name: str) -> None:
+        """`name`: of the handler, for people."""
         self._payloads: Final = payloads
         self._codec: Final = codec
         self._type: Final = type
+        self._name: Final = name
 
     def __aiter__(self) -> "Items":
         return self
@@ -197,7 +200,7 @@ class Items:
     async def __anext__(self) -> Any:
         """Raises INVALID `bad-payload:` for an item that does not fit, and then the caller gets that."""
         payload = await anext(self._payloads)
-        return decoded(self._codec, payload.data or b"", self._type)
+        return decoded(self._codec, payload.data or b"", self._type, self._name)
 
 
 class Shape(NamedTuple):
@@ -208,14 +211,15 @@ class Shape(NamedTuple):
     order: int
 
 
-def decoded(codec: Codec, data: bytes, type: Any) -> Any:
-    """A value; INVALID `bad-payload:` with the codec's sentence when the data does not fit."""
+def decoded(codec: Codec, data: bytes, type: Any, name: str) -> Any:
+    """A value; INVALID `bad-payload:` with the handler's name and the codec's sentence when the data does not fit."""
     if codec is BYTES:
         return data
     try:
         return codec.decode(data, type)
     except ValueError as error:
-        raise Refused("bad-payload", f"{error}{reading_advice(codec.mime_type, str(error), data)}", INVALID) from None
+        text = f"{name}: {error}{reading_advice(codec.mime_type, str(error), data)}"
+        raise Refused("bad-payload", text, INVALID) from None
 
 
 def encoded(codec: Codec, value: Any) -> Any:

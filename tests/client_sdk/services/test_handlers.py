@@ -111,7 +111,7 @@ async def test_data_that_does_not_fit_is_invalid_and_the_handler_is_not_asked() 
     assert await refused(ask(service, b'{"title":1}')) == (
         "bad-payload",
         INVALID,
-        "bad-payload: Expected `str`, got `int` - at `$.title`",
+        "bad-payload: handler 'request_response' of service 's': Expected `str`, got `int` - at `$.title`",
     )
     assert asked == []
     assert await ask(service, b'{"title":"a","price":3}') == Payload(b"3")
@@ -140,7 +140,7 @@ async def test_items_of_streams_and_channels_are_values_too() -> None:
     assert await refused(channel(service, b"1", b'"2"')) == (
         "bad-payload",
         INVALID,
-        "bad-payload: Expected `int`, got `str`",
+        "bad-payload: handler 'request_channel' of service 's': Expected `int`, got `str`",
     )
 
 
@@ -215,7 +215,7 @@ async def test_data_that_no_codec_takes_is_refused(mime: str, data: bytes, text:
     assert await refused(ask(twice_in(TWO), data, more=data_mime(mime))) == (
         "bad-payload",
         INVALID,
-        f"bad-payload: {text}",
+        f"bad-payload: handler 'request_response' of service 's': {text}",
     )
 
 
