@@ -208,6 +208,8 @@ class Flow(AsyncIterator[Item]):
     _loop: asyncio.AbstractEventLoop | None = None  # None until the request was sent, also for one that was refused
     _open_stream: Callable[[Inflow], Awaitable[None]] | None = None  # None once it was sent
     _is_read = False
+    _asked_by = ""  # the method of the program, where it is not that of the request
+    _read_how = _HOW
 
     def __init__(
         self,
@@ -237,6 +239,10 @@ class Flow(AsyncIterator[Item]):
     def _has_ended(self) -> bool:
         """Its reader has seen the end, or has ended it."""
         return self._is_read
+
+    def _say_if_unread(self, asked_by: str, read_how: str = _HOW) -> None:
+        """How the program asked for it, and how it is read."""
+        self._asked_by, self._read_how = asked_by, read_how
 
     def __aiter__(self) -> Self:
         if self._has_ended():
@@ -299,7 +305,7 @@ class Flow(AsyncIterator[Item]):
         # A loop that was left early drops its iterator, and nobody else holds it.
         if self._loop is None:
             if self._open_stream is not None:
-                warn_unread(self._what, self._client)
+                warn_unread(self._asked_by or self._what, self._client, self._read_how)
         elif not self._inflow.is_ended:
             with contextlib.suppress(RuntimeError):  # the event loop is closed, and the connection with it
                 self._loop.call_soon_threadsafe(self._inflow.cancel)
@@ -325,9 +331,9 @@ class Flow(AsyncIterator[Item]):
             raise
 
 
-def warn_unread(what: str, client: Ending | None) -> None:
+def warn_unread(what: str, client: Ending | None, read_how: str) -> None:
     """In the `__del__` of a stream whose request was never sent. Not where its `client` has ended, or the program."""
     if not sys.is_finalizing() and (client is None or not client.is_over):
         is_async = asyncio._get_running_loop() is not None  # else it may be one of a client without async
-        how = _HOW if is_async else "read it with `for item in stream:`, in an event loop with `async for`"
+        how = read_how if is_async else "read it with `for item in stream:`, in an event loop with `async for`"
         warnings.warn(f"{what} was never read, and so never sent: {how}", RuntimeWarning, stacklevel=3)

@@ -80,7 +80,7 @@ class RetryingStream(Flow[Payload]):
 
     def __del__(self) -> None:
         if self._flow is None and not self._is_over and self._calling is None:
-            warn_unread(self._call.model, self._calls.manager)
+            warn_unread(self._asked_by or self._call.model, self._calls.manager, self._read_how)
         self._end(None)  # the flow below looks after itself
 
     async def _first(self) -> Payload | None:

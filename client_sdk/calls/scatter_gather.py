@@ -45,6 +45,7 @@ class Gathering(AsyncIterator[Answer[T]]):
         if enough_n is not None and enough_n < 1:
             raise ValueError(f"enough_n is {enough_n}, it must be 1 or more")
         self._flow: Final = flow
+        flow._say_if_unread("gather", _HOW)
         self._read: Final = read  # None: they stay bytes
         self._missing_n = enough_n  # answers without an error until there are enough; None: all are wanted
         self._is_over = False  # the last answer was read

@@ -55,6 +55,7 @@ class Subscription(Flow[T]):
         self._backoff: Final = backoff
         self._clock: Final = clock
         self._flow: Flow[T] | None = ask(data)  # None between two streams, and after the end
+        self._flow._say_if_unread("subscribe")
         self._last: list[T] = []  # the last item; empty when none has come since the last request
         self._outage: Outage | None = None  # from a loss to the next item
         self._must_find: bool = not waits_for_service  # a broker has not got a request yet

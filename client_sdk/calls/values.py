@@ -111,6 +111,9 @@ class ValueFlow(Flow[T]):
     def _has_ended(self) -> bool:
         return self._flow._has_ended()
 
+    def _say_if_unread(self, *said: str) -> None:
+        self._flow._say_if_unread(*said)
+
     async def __anext__(self) -> T:
         return await self._value(await anext(self._flow))
 

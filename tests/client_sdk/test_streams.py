@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from client_sdk import NO_RETRY, NoRoute, RetryPolicy, address, connect
+from client_sdk import JSON, NO_RETRY, NoRoute, RetryPolicy, address, connect, multicast
 from client_sdk.payload import Payload
 from client_sdk.streams import Flow, Inflow
 from tests.client_sdk.fake_broker import FakeBroker
@@ -141,3 +141,20 @@ async def test_a_stream_that_was_read_closed_or_outlived_its_client_is_not_warne
             ]
         del closed, late
     assert len(warned) == 1
+
+
+@pytest.mark.parametrize("retry", [NO_RETRY, RetryPolicy(attempts=2, first_delay_s=0.001)])
+async def test_what_is_never_read_is_named_as_the_program_has_asked_for_it(
+    broker: FakeBroker, retry: RetryPolicy
+) -> None:
+    stream = "never read, and so never sent: write `async for item in stream:`, or `await anext(stream)` for one item"
+    gather = "never read, and so never sent: write `await client.gather(...)`, or `async for` for one by one"
+    async with connect(broker.url, retry=retry, codec=JSON) as client:
+        for ask, text in (
+            (lambda: client.gather(multicast("x")), f"gather was {gather}"),
+            (lambda: client.subscribe(address("x"), returns=int), f"subscribe was {stream}"),
+            (lambda: client.request_stream(address("x"), returns=int), f"request_stream was {stream}"),
+        ):
+            with pytest.warns(RuntimeWarning) as warned:
+                ask()
+            assert [str(each.message) for each in warned] == [text]
