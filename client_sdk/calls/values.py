@@ -7,7 +7,8 @@ Bytes stay what they are, and a call of bytes that says no `returns` never comes
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+import queue
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Any, Final, TypeVar, cast
 
@@ -71,12 +72,7 @@ class Values:
         """What a channel sends."""
         if not hasattr(items, "__aiter__"):
             text = "they must be an async iterable, such as what an async function with yield gives"
-            how = f": write {items.__name__}(), with parentheses" if inspect.isasyncgenfunction(items) else ""
-            how = "; it has no yield" if inspect.iscoroutine(items) or inspect.iscoroutinefunction(items) else how
-            how = ": for one item and a stream as its answer call request_stream" if isinstance(items, bytes) else how
-            how = ": with `for item in items: yield item`" if isinstance(items, list | tuple) else how
-            how = ": with `while True: yield await queue.get()`" if isinstance(items, asyncio.Queue) else how
-            raise TypeError(f"the items of a channel are {kind_of(items)}, {text}{how}")
+            raise TypeError(f"the items of a channel are {kind_of(items)}, {text}{_items_how(items)}")
         return items if self._codec is BYTES else _Encoded(aiter(items), self._codec)
 
     def value(self, answer: Payload, returns: Any, address: Address, route: str | None) -> Any:
@@ -154,10 +150,27 @@ class _Encoded(AsyncIterator[object]):
             await close()
 
 
+def _items_how(given: Any) -> str:
+    """What gives the items that are meant."""
+    if inspect.isasyncgenfunction(given):
+        return f": write {given.__name__}(), with parentheses"
+    if inspect.isgeneratorfunction(given):
+        return f": write `async def {given.__name__}():`, and give the call {given.__name__}()"
+    if inspect.iscoroutine(given) or inspect.iscoroutinefunction(given):
+        return "; it has no yield"
+    if isinstance(given, (bytes, str, int, float, Mapping, Payload)):
+        return ": for one item and a stream as its answer call request_stream"
+    body = "for item in ...: yield item" if isinstance(given, Iterable) else ""
+    body = "while True: yield await queue.get()" if isinstance(given, asyncio.Queue) else body
+    body = "while True: yield await asyncio.to_thread(queue.get)" if isinstance(given, _QUEUES) else body
+    return f": write `async def items():`, in it `{body}`, and give the call items()" if body else ""
+
+
 def _name_of(type: object) -> str:
     return cast("str", getattr(type, "__name__", None) or repr(type))
 
 
 _VALUES: Final = (list, tuple, dict, set, int, float, bytes)  # which nobody takes for types
+_QUEUES: Final = (queue.Queue, queue.SimpleQueue)
 _OF_ALL: Final = (None, bytes, Payload, NOTHING)  # what needs no codec
 _HOW: Final = "connect(url, codec=JSON)"

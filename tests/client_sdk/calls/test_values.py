@@ -1,7 +1,8 @@
 """Values go in and come out, bytes stay bytes; what does not fit is told in one sentence, and early."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import queue
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ import pydantic
 import pytest
 
 from client_sdk import JSON, BadAnswer, BadRequest, Payload, Request, Service, address, connect, multicast, sync
+from client_sdk.calls.values import Values
+from client_sdk.codecs import BYTES
 from client_sdk.testing import LocalBroker, local_broker
 
 TO = address("orders")
@@ -165,3 +168,33 @@ async def test_the_blocking_client_has_values_too(broker: LocalBroker) -> None:
             )
 
     assert await asyncio.to_thread(call, str(broker)) == (Receipt(text="1 pen"), [1, 3], [Receipt(text="1 a")])
+
+
+def made() -> Iterator[bytes]:
+    """A generator that is no async one."""
+    yield b"a"
+
+
+EACH = ": write `async def items():`, in it `{}`, and give the call items()"
+ONE = ": for one item and a stream as its answer call request_stream"
+
+
+@pytest.mark.parametrize(
+    ("items", "how"),
+    [
+        ([b"a"], EACH.format("for item in ...: yield item")),
+        (made(), EACH.format("for item in ...: yield item")),
+        (made, ": write `async def made():`, and give the call made()"),
+        (items_of, ": write items_of(), with parentheses"),
+        (asyncio.Queue(), EACH.format("while True: yield await queue.get()")),
+        (queue.SimpleQueue(), EACH.format("while True: yield await asyncio.to_thread(queue.get)")),
+        (b"a", ONE),
+        ({"a": 1}, ONE),
+        (None, ""),
+    ],
+)
+def test_items_of_a_channel_that_do_not_come_one_by_one_say_what_gives_them(items: Any, how: str) -> None:
+    with pytest.raises(TypeError) as told:
+        Values(BYTES).items(items)
+    text = "they must be an async iterable, such as what an async function with yield gives"
+    assert str(told.value) == f"the items of a channel are {type(items).__name__}, {text}{how}"

@@ -453,7 +453,8 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
             (
                 lambda: anext(client.request_channel(to, unseen([b"a"]))),
                 "the items of a channel are list, they must be an async iterable, such as what an async function "
-                "with yield gives: with `for item in items: yield item`",
+                "with yield gives: write `async def items():`, in it `for item in ...: yield item`, and give the call "
+                "items()",
             ),
             (
                 lambda: unseen(client).request_response(to, 1, 2),
