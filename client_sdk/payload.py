@@ -55,6 +55,8 @@ if not TYPE_CHECKING:
         def __bool__(self) -> bool:
             return True
 
+        __str__ = Payload.__repr__  # a person who prints it wants to see the data
+
         def __eq__(self, other: object) -> bool:
             try:
                 return super().__eq__(other)

@@ -37,7 +37,7 @@ def test_a_payload_that_has_arrived_is_one_of_rsocket_py() -> None:
     assert received != Payload(b"3", None)
     for other in (pickle.loads(pickle.dumps(received)), copy.copy(received), copy.deepcopy(received)):
         assert (type(other), other) == (Payload, received)
-    assert repr(received) == repr(Payload(b"3", b"left"))
+    assert str(received) == repr(received) == repr(Payload(b"3", b"left"))
     assert not hasattr(received, "decode")
     assert dict(inspect.getmembers(received))["data"] == b"3"
     with pytest.raises(TypeError, match=r"a Payload is no bytes and no text: write payload\.data"):
