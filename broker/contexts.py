@@ -21,12 +21,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from broker.config import CONTEXT_VARIABLE
 from broker.config.toml import toml_key, toml_text
 from rsocket_wire.files import system_reason
-from rsocket_wire.ports import SCHEMES, without_password
 
 PROGRAM: Final = "rsocket-broker"
 FILE: Final = "contexts.toml"
@@ -136,18 +134,15 @@ def context_of(context: Context, name: str | None, field: str, said: str | None)
     return {}
 
 
+def source_of(name: str | None, environ: Mapping[str, str]) -> str:
+    """What a URL of the context in use is from, for people. `name`: as of `context_in_use`."""
+    wanted = name or environ.get(CONTEXT_VARIABLE, "")
+    return f"the context {wanted}" if wanted else "the context in use"
+
+
 def shown(context: Context) -> dict[str, str | bool]:
     """What may be shown of it: of secrets, that there are some."""
     return {field: True if field in SECRETS else context[field] for field in FIELDS if field in context}
-
-
-def check_url(url: str) -> None:
-    """ContextError: it is no URL of a broker, or holds a password, which everybody would see."""
-    if without_password(url) != url:
-        raise ContextError("a URL holds no user and no password; --user and --ask-password do")
-    parts = urlsplit(url)
-    if parts.scheme not in SCHEMES or not (parts.netloc or parts.path):
-        raise ContextError(f"{url!r} is no URL of a broker; write {', '.join(f'{each}://' for each in SCHEMES)}")
 
 
 def _is_context(table: object) -> bool:

@@ -48,7 +48,6 @@ ELSEWHERE: Final = {
         ("route", "timeout_s", "returns"), "the call, as in request_response(address('orders'), b'', route='create')"
     ),
 }
-KEY_HOW: Final = "key= is the name of a tag, as in shard('carts', key='user', user='ada')"
 _URLS: Final = tuple(f"{scheme}://" for scheme in SCHEMES)
 _ROUTINGS: Final[dict[int, str]] = {UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
 
@@ -261,7 +260,7 @@ def _check_keys(built: Address, keys: list[Key], what: str, word: str) -> Addres
         if one.name not in built.tags:
             mend = "give the address that tag, too"
             if what == "shard key":
-                mend = KEY_HOW
+                mend = "key= is the name of a tag, as in shard('carts', key='user', user='ada')"
             text = f"{what} {one.name!r} names no tag of {built!r}; {mend}"
             raise BadAddress(text, word=word)
     return built

@@ -11,12 +11,15 @@ from typing import Any, Final, TypeVar
 import click
 
 from broker.config import ADMIN_TOKEN_VARIABLE, ADMIN_VARIABLE, CONTEXT_VARIABLE
-from broker.contexts import ContextError, context_in_use, context_of, read_contexts
+from broker.contexts import ContextError, context_in_use, context_of, read_contexts, source_of
 from rsocket_wire.files import missing_advice
+from rsocket_wire.ports import ADMIN_PORT, SCHEMES
 from spark_sink.event_files.local_token import read_token
 
 PAGE: Final = 1000  # items of one request, the most that the API gives
 DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
+
+SOURCE: Final = "admin_api.url_source"  # in the context of click: what a URL that no option gave is from
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -56,11 +59,16 @@ def place_of(admin: str | None, token_file: Path | None, context_name: str | Non
     """
     try:
         context = context_in_use(context_name, os.environ)
-        said = admin or checked_url(os.environ.get(ADMIN_VARIABLE) or None)
+        said = admin or checked_url(os.environ.get(ADMIN_VARIABLE) or None, ADMIN_VARIABLE)
         context = context_of(context, context_name, "admin", said)
     except ContextError as error:
         raise click.UsageError(str(error)) from None
-    url = said or context.get("admin") or DEFAULT_ADMIN
+    source = (
+        "" if admin else ADMIN_VARIABLE if said else source_of(context_name, os.environ) if "admin" in context else ""
+    )
+    url = said or checked_url(context.get("admin"), source) or DEFAULT_ADMIN
+    if source and (current := click.get_current_context(silent=True)):
+        current.meta[SOURCE] = source
     if token_file is not None:
         return url, _token_in(token_file)
     token = os.environ.get(ADMIN_TOKEN_VARIABLE, "").strip() or context.get("admin_token", "")
@@ -74,22 +82,26 @@ def url_of(_context: click.Context, _parameter: click.Parameter, value: str | No
     return checked_url(value)
 
 
-def checked_url(value: str | None) -> str | None:
-    """The same for others. BadParameter."""
+def checked_url(value: str | None, source: str = "--admin") -> str | None:
+    """The same for others. BadParameter, which names what the value is from."""
     if value is None:
         return None
     if value.isdecimal():
-        raise click.BadParameter(f"{value!r} is a port without a host; write 127.0.0.1:{value}", param_hint="--admin")
-    url = value if "://" in value else f"http://{value}"
+        raise click.BadParameter(f"{value!r} is a port without a host; write 127.0.0.1:{value}", param_hint=source)
+    scheme, sign, _ = value.partition("://")
+    url = value if sign else f"http://{value}"
     try:
         parts = urllib.parse.urlsplit(url)
-        is_wrong = parts.port == 0 or " " in parts.netloc
+        is_wrong = parts.port == 0 or " " in parts.netloc or parts.netloc in ("http:", "https:")  # http:/HOST
     except ValueError:  # no number of 0..65535, or brackets of which one is missing
         is_wrong = True
     if is_wrong:
-        raise click.BadParameter(f"{value!r} has no host and port as in {DEFAULT_ADMIN}", param_hint="--admin")
+        raise click.BadParameter(f"{value!r} has no host and port as in {DEFAULT_ADMIN}", param_hint=source)
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise click.BadParameter(f"{value!r} is no URL like {DEFAULT_ADMIN}", param_hint="--admin")
+        host = parts.netloc.rpartition("@")[2].rpartition(":")[0] or parts.netloc
+        meant = f"; the REST API is at a port of its own: write http://{host}:{ADMIN_PORT}"
+        meant = meant if scheme in SCHEMES and host else ""
+        raise click.BadParameter(f"{value!r} is no URL like {DEFAULT_ADMIN}{meant}", param_hint=source)
     return url.rstrip("/")
 
 

@@ -154,10 +154,17 @@ async def _connected(connecting: Connecting, wanted: Wanted, body: bytes) -> int
 def _target(
     service: str | None, tags: dict[str, str | None], to_all: bool, keys: tuple[str, ...], lb: str | None
 ) -> Address:
-    from client_sdk import address, multicast, shard
+    from client_sdk import BadAddress, address, multicast, shard
 
     if to_all:
         return multicast(service, tags=tags)
+    for key in keys:
+        try:
+            shard(service, key=key, tags=tags)
+        except BadAddress as error:
+            if error.word != "bad-shard-key":
+                raise
+            raise click.UsageError(f"--shard-key {key} is the name of a tag: add --tag {key}=VALUE") from None
     if keys:
         return shard(service, key=keys, tags=tags)
     if lb is not None:

@@ -12,7 +12,7 @@ import click
 from admin_api.ctl.place import complete_contexts, url_of
 from admin_api.ctl.terminal import print_table
 from broker import exit_status
-from broker.commands.terminal import check_name
+from broker.commands.terminal import check_name, in_shell
 from broker.contexts import (
     FIELDS,
     MAX_CONTEXTS,
@@ -20,7 +20,6 @@ from broker.contexts import (
     Context,
     ContextError,
     Contexts,
-    check_url,
     read_contexts,
     shown,
 )
@@ -86,9 +85,11 @@ def add(
         raise click.UsageError(f"there are {MAX_CONTEXTS} contexts, which is the most")
     try:
         if "url" in made:
-            check_url(made["url"])
-    except ContextError as error:
-        raise click.UsageError(f"--url: {error}") from None
+            from client_sdk.io.dial import Target  # late: other commands do without
+
+            Target(made["url"])
+    except ValueError as error:
+        raise click.UsageError(f"--url: {in_shell(str(error))}") from None
     if "@" in made.get("admin", "").partition("://")[2].partition("/")[0]:
         raise click.UsageError("--admin: a URL holds no password; --ask-admin-token does")
     asked = {"password": ask_password, "token": ask_token, "admin_token": ask_admin_token}

@@ -131,11 +131,32 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Runs a command to its end."""
         with _ending(self, ctx.meta[WORDS]):
+            _check_once(self, ctx.meta[WORDS])
             try:
                 return super().invoke(ctx)
             finally:
                 if sys.stdout is not None:
                     sys.stdout.flush()
+
+
+def _check_once(command: click.Command, words: Sequence[str], parent: click.Context | None = None) -> None:
+    """UsageError for an option of one value that stands twice: the last one would win silently."""
+    name = command.name if parent else PROGRAM
+    context = click.Context(command, parent, info_name=name, **command.context_settings)
+    try:
+        _, rest, order = command.make_parser(context).parse_args([*words])
+    except click.UsageError:  # of what cannot be read at all the command tells
+        return
+    given = [each for each in order if isinstance(each, click.Option) and not each.multiple]
+    for at, each in enumerate(given):
+        other = next((before for before in given[:at] if before.name == each.name), None)
+        if other is each and not each.is_flag:
+            raise click.UsageError(f"{each.opts[0]} is given twice, and takes one value: leave out one", context)
+        if other is not None and other is not each:
+            raise click.UsageError(f"{other.opts[0]} and {each.opts[0]} exclude each other", context)
+    below = command.get_command(context, rest[0]) if isinstance(command, click.Group) and rest else None
+    if below is not None:
+        _check_once(below, rest[1:], context)
 
 
 @contextlib.contextmanager

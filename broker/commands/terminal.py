@@ -21,7 +21,7 @@ from broker import exit_status
 from broker.commands import WORDS
 from broker.commands.hangup import AtOnce
 from broker.config import URL_VARIABLE
-from broker.contexts import Context, ContextError, context_in_use, context_of
+from broker.contexts import Context, ContextError, context_in_use, context_of, source_of
 from rsocket_wire.files import missing_advice, pem_advice, system_reason
 from rsocket_wire.ports import DEFAULT_URL, SCHEMES
 
@@ -37,10 +37,12 @@ PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
 READ_BYTES = 1 << 16
 _URL = re.compile(r"[a-z+]+://|(localhost|[0-9.]+|\[[0-9a-f:]+\]):[0-9]+$")
+SOURCE = "broker.url_source"  # in the context of click: what a URL that no option gave is from
 IN_THE_CLEAR = ("tcp://", "ws://", "unix://")
 
 # What the client advises to programs, and what a shell can do instead; longer ones first.
 IN_SHELL = {
+    "several URLs are a list: connect(": "a command takes one URL, not several (",
     "; `async for client in connect(...)` waits for a broker": "",
     "; or raise connect_timeout_s=": "",
     "returns= is the type of what the handler returns: correct the one or the other": (
@@ -48,9 +50,6 @@ IN_SHELL = {
     ),
     "the caller needs connect(url, codec=JSON), or json.dumps(value).encode() as data": (
         "--data must be JSON, with --json"
-    ),
-    "key= is the name of a tag, as in shard('carts', key='user', user='ada')": (
-        "it is the name of a tag, which has a value: --shard-key user --tag user=ada"
     ),
     "; wait_for_reconnect=True waits for the next connection": "",
     "; wait_connected() waits for the next connection": "",
@@ -125,21 +124,30 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
         exit_status.drop_output()
         status = exit_status.FAILED
     except ValueError as error:  # an argument that the SDK refuses: a URL, a mime type, a time
-        complain(_in_shell(str(error)))
+        text = in_shell(str(error))
+        is_url = text.startswith(("'", "a URL", "a command takes one URL")) and _source()
+        complain(f"{_source()}: {text}" if is_url else text)
         status = exit_status.USAGE
     sys.exit(status)
 
 
 def said_of(error: ClientError) -> str:
     """The error with its advice, as far as a shell can follow that."""
-    advice, text = _in_shell(error.advice), _in_shell(error.text)
+    advice, text = in_shell(error.advice), in_shell(error.text)
     return f"{error.word}: {text}" + (f" ({advice})" if advice else "")
 
 
-def _in_shell(text: str) -> str:
+def in_shell(text: str) -> str:
+    """A text of the client with what a shell can do instead of what programs can."""
     for python, shell in IN_SHELL.items():
         text = text.replace(python, shell)
-    return text
+    return text.replace("correct the URL", f"correct {_source() or 'the URL'}")
+
+
+def _source() -> str:
+    """What the URL is from, where the command line has none: `RSB_URL`; empty: nothing but that says one."""
+    context = click.get_current_context(silent=True)
+    return "" if context is None else str(context.meta.get(SOURCE, ""))
 
 
 def complain(text: str) -> None:
@@ -364,6 +372,8 @@ def place_of(
         context = context_of(context, context_name, "url", said)
     except ContextError as error:
         raise click.UsageError(str(error)) from None
+    if not url and (said or "url" in context) and (current := click.get_current_context(silent=True)):
+        current.meta[SOURCE] = URL_VARIABLE if said else source_of(context_name, os.environ)
     url = said or context.get("url") or DEFAULT_URL
     ca, cert, key = ca or context.get("ca"), cert or context.get("cert"), key or context.get("key")
     for option, file in (("--ca", ca), ("--cert", cert), ("--key", key)):

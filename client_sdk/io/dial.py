@@ -136,7 +136,9 @@ def _meant(url: str) -> str:
     if not colon and (url.startswith("./") or url.endswith(".sock")):
         return f"unix:///…/{url.rpartition('/')[2]}"
     if not colon:
-        example = url.removeprefix("//")
+        example = re.sub(r"^:?(?=\d+$)", "127.0.0.1:", url.removeprefix("//"))  # a port alone
+        if example.endswith(f":{ADMIN_PORT}"):
+            return f"tcp://{example.rpartition(':')[0]}:{TCP_PORT}; {ADMIN_PORT} is usually the port of the REST API"
         return f"tcp://{example if example and '//' not in example else '127.0.0.1'}"
     plain, web = ("tls", "wss") if scheme in OTHER_TLS_SCHEMES else ("tcp", "ws")
     if scheme not in ("http", "https"):

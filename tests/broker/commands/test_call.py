@@ -19,7 +19,6 @@ from broker.commands import terminal
 from broker.commands.main import main
 from broker.commands.offer.service import _tell
 from client_sdk import (
-    BadAddress,
     BadRequest,
     Change,
     ClientError,
@@ -31,7 +30,6 @@ from client_sdk import (
     address,
     sync,
 )
-from client_sdk.addresses import KEY_HOW
 from client_sdk.errors import CONNECTION_ADVICE
 from client_sdk.mistakes.handlers import NO_JSON
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
@@ -204,6 +202,10 @@ def test_certificates_of_ones_own_are_trusted_when_they_are_named() -> None:
         (["orders", "--service", "orders"], "'orders' is taken as the URL; leave it out, --service says that"),
         (["book", "--service", "orders", "--data", "a"], "'book' is taken as the URL; the service is --service"),
         (["--service", "orders", "--shard-key", "user=ada"], "write --shard-key user --tag user=ada"),
+        (["--service", "orders", "--shard-key", "user"], "--shard-key user is the name of a tag: add --tag user=VALUE"),
+        (["--service", "orders", "--service", "carts"], "--service is given twice, and takes one value"),
+        (["--service", "orders", "--data", "a", "--data=b"], "--data is given twice, and takes one value"),
+        (["--service", "orders", "--stream", "--model", "request_response"], "--stream and --model exclude each other"),
         (["--service", "orders", "region=eu"], "'region=eu' is taken as the URL; a tag is --tag region=eu"),
         (["--service", "orders", "tcp://127.0.0.1:2"], "one URL at most, not tcp://127.0.0.1:1 tcp://127.0.0.1:2"),
         (["--service", "orders", "--n", "0"], "x>=1; write a whole number from 1 on"),
@@ -229,7 +231,7 @@ def test_status_says_what_kind_of_error_it_was(broker: SyncLocalBroker, orders: 
     assert call(broker, "--tag", "region=mars").exit_code == exit_status.REFUSED
     assert call(broker, "--route", "fail").exit_code == exit_status.HANDLER_FAILED
     assert call(broker, "--route", "never", "--timeout", "0.05").exit_code == exit_status.TOO_LATE
-    assert call(broker, "--model", "request_response", "--shard-key", "user").exit_code == exit_status.INVALID
+    assert call(broker, "--model", "request_response", "--shard-key", "user").exit_code == exit_status.USAGE
 
 
 def test_status_of_a_call_that_is_lost_in_the_middle() -> None:
@@ -429,12 +431,13 @@ def test_advice_to_programs_becomes_what_a_shell_can_do() -> None:
 
     made = [kind("why") for kind in below(ClientError) if kind.__module__ == ClientError.__module__]
     made += [ConnectionLost("why", word=word) for word in CONNECTION_ADVICE]
-    made += [BadRequest(f"why{NO_JSON}"), BadAddress(f"why; {KEY_HOW}")]
+    made += [BadRequest(f"why{NO_JSON}")]
     made += [Unauthenticated(f"why; this broker accepts {kind}") for kind in KINDS]
     said = [terminal.said_of(error) for error in made]
-    assert [text for text in said if re.search(r"(?<!--tag user)(?<=\w)=|\w\(|_", text)] == []
+    assert [text for text in said if re.search(r"(?<=\w)=|\w\(|_", text)] == []
     unused = [python for python in terminal.IN_SHELL if not any(python in str(error) for error in made)]
-    of_dial = [python for python in terminal.IN_SHELL if python.startswith(("ssl=", "give credentials="))]
+    at_once = ("ssl=", "give credentials=", "several URLs")
+    of_dial = [python for python in terminal.IN_SHELL if python.startswith(at_once)]
     assert unused == of_dial  # the place that dials says them
 
 

@@ -141,7 +141,8 @@ def test_contexts_are_added_used_listed_replaced_and_removed() -> None:
 @pytest.mark.parametrize(
     "words, sentence",
     [
-        (("--url", "http://x"), "is no URL of a broker"),
+        (("--url", "http://x"), "write tcp://x, or ws://x"),
+        (("--url", "tcp://x:78780"), "the port must be a number of 1..65535"),
         (("--url", "tcp://ada:secret@x"), "a URL holds no user and no password"),
         (("--url", "tcp://ada:12/secret@x"), "a URL holds no user and no password"),
         (("--admin", "http://ada:secret@x"), "a URL holds no password"),
@@ -163,3 +164,27 @@ def test_a_file_that_is_none_is_one_sentence(text: str) -> None:
     path.write_text(text)
     result = run("list")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "text"),
+    [
+        ("call --service a", "RSB_URL=http://x:7070", "RSB_URL: 'http://x:7070': the scheme must be"),
+        ("call --service a", "RSB_URL=unix:///no", "start the broker or correct RSB_URL"),
+        ("call --service a", "RSB_CONTEXT=prod", "start the broker or correct the context prod"),
+        ("call --service a --context prod", "", "start the broker or correct the context prod"),
+        ("call --service a unix:///no", "RSB_URL=unix:///other", "start the broker or correct the URL"),
+        ("ctl status", "RSB_ADMIN=tcp://x:7878", "for RSB_ADMIN: 'tcp://x:7878' is no URL like"),
+        ("ctl status", "RSB_ADMIN=tcp://x:7878", "a port of its own: write http://x:7070"),
+        ("ctl status", "RSB_ADMIN=127.0.0.1:1", "the URL is that of RSB_ADMIN"),
+        ("ctl status --context prod", "", "the URL is that of the context prod"),
+    ],
+)
+def test_a_url_that_fails_is_told_with_what_it_is_from(
+    words: str, variable: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("prod", "--url", "unix:///no", "--admin", "http://127.0.0.1:1")
+    if variable:
+        monkeypatch.setenv(*variable.split("=", 1))
+    result = CliRunner().invoke(main, words.split(" "))
+    assert text in result.stderr
