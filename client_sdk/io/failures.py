@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from client_sdk.errors import ApplicationError, BadRequest, ClientError, Refused
-from client_sdk.mistakes.handlers import advice_of
+from client_sdk.mistakes.handlers import advice_of, raised_advice
 from client_sdk.protocol.settings import MAX_PAYLOAD_BYTES
 from rsocket_wire.errors import APPLICATION_ERROR, INVALID
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
@@ -51,7 +51,7 @@ def failure_of(error: BaseException, what: str) -> tuple[int, str]:
     if not what:
         return APPLICATION_ERROR, "caller-failed: the caller's own items failed"
     incident = secrets.token_hex(4)
-    advice = advice_of(error, isinstance(error, ClientError))
+    advice = advice_of(error, isinstance(error, ClientError)) or raised_advice(error)
     _log.error("%s: the handler failed, incident %s%s", what, incident, advice, exc_info=error)
     return (
         APPLICATION_ERROR,

@@ -9,10 +9,10 @@ from typing import Any, Final, get_origin
 
 _log: Final = logging.getLogger("client_sdk")
 _SDK: Final = str(Path(__file__).parents[1])
-REFUSING: Final = (
-    "; a handler tells its caller something by raise ApplicationError('only 3 are left', word='out-of-stock'), "
-    "and how many requests it takes by max_concurrency="
+TELLING: Final = (
+    "; a handler tells its caller something by raise ApplicationError('only 3 are left', word='out-of-stock')"
 )
+REFUSING: Final = f"{TELLING}, and how many requests it takes by max_concurrency="
 OWN_CALL: Final = (
     "; a call of the handler's own has failed: catch ClientError, and raise ApplicationError('...') for its caller"
 )
@@ -24,6 +24,7 @@ JSON_MIME: Final = "application/json"
 TWICE_JSON: Final = "; the data is JSON within a text of JSON: give the client the value, and not json.dumps(value)"
 NO_CALLER: Final = "; request.caller is None unless the broker has auth.mode and, in [service.NAME], identity = true"
 NO_ENTRY: Final = "; request.metadata are the bytes of all entries, the content of one is request.entry('mime/type')"
+told_files: Final[set[str]] = set()  # of the program, whose exceptions nothing is said of any more
 # By the model.
 ANSWERS: Final = {
     "request_response": "return b'...', which is the answer",
@@ -71,6 +72,21 @@ def advice_of(error: BaseException, is_of_sdk: bool) -> str:
     if is_dict and re.search(r"metadata(\[|\.\w+\()", _line_of(frame)):
         return NO_ENTRY
     return ""
+
+
+def raised_advice(error: BaseException) -> str:
+    """The same for what the file of the handler raises itself, once for each file; not where nobody gets an answer."""
+    own: list[TracebackType] = []  # where it has passed the program
+    frame = error.__traceback__
+    while frame is not None:
+        if not frame.tb_frame.f_code.co_filename.startswith(_SDK):
+            own.append(frame)
+        frame = frame.tb_next
+    files = [each.tb_frame.f_code.co_filename for each in own]
+    if not own or files[0] != files[-1] or files[0] in told_files or "raise " not in _line_of(own[-1]):
+        return ""
+    told_files.add(files[0])
+    return TELLING
 
 
 def took_request(name: str, error: TypeError | AttributeError) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 import client_sdk
 from client_sdk import Service, address, connect
-from client_sdk.mistakes.handlers import NO_CALLER, NO_ENTRY, REFUSING
+from client_sdk.mistakes.handlers import NO_CALLER, NO_ENTRY, REFUSING, TELLING, told_files
 from client_sdk.testing import local_broker
 
 
@@ -51,6 +51,21 @@ async def test_the_log_says_what_a_handler_raises_in_place_of_an_error_of_caller
         raise client_sdk.Rejected("busy")
 
     assert await logged_of(refuse, caplog) == REFUSING
+
+
+async def test_the_log_says_once_for_each_file_that_callers_are_told_by_an_application_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(request: client_sdk.Request) -> bytes:
+        raise LookupError("no order 42")
+
+    def slip(request: client_sdk.Request) -> bytes:
+        return int(request.data).to_bytes()
+
+    told_files.discard(__file__)  # others may have said it
+    for function, advice in ((slip, ""), (fail, TELLING), (fail, "")):
+        caplog.clear()
+        assert await logged_of(function, caplog) == advice
 
 
 async def logged_of(function: Callable[[client_sdk.Request], object], caplog: pytest.LogCaptureFixture) -> str:
