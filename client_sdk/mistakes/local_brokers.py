@@ -72,14 +72,17 @@ class Nothing:
         return "None"
 
 
-class Bound(functools.partial[Any]):
-    """A method of an object, which knows when it is taken for what it gives."""
+class Method(functools.partial[Any]):
+    """A method, which knows when it is taken for what it gives."""
 
     if not TYPE_CHECKING:
         __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __bool__ = __len__ = __iter__ = __getitem__ = __await__ = refused(
             "methods of a broker are called: write broker.requests() or broker.routes(), with parentheses"
         )
         __hash__ = None
+
+    def __get__(self, broker: object, kind: type | None = None) -> "Method":
+        return self if broker is None else Method(self.func, broker)
 
     def __call__(self, /, *given: Any, **named: Any) -> Any:
         found = super().__call__(*given, **named)
@@ -89,14 +92,9 @@ class Bound(functools.partial[Any]):
         return kind(found) if kind else found
 
 
-class _Called(functools.partial[Any]):
-    def __get__(self, broker: object, kind: type | None = None) -> Callable[..., Any]:
-        return self if broker is None else Bound(self.func, broker)
-
-
 def called(method: F) -> F:
     """For a method that is taken for an attribute, or awaited though it blocks."""
-    return cast("F", functools.update_wrapper(_Called(method), method))
+    return cast("F", functools.update_wrapper(Method(method), method))
 
 
 def check_wanted(service: object, tags: Mapping[str, object]) -> None:
