@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.routing.reach import Reach
 from broker.routing.table import Table
-from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME
+from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, Key
 from rsocket_wire.wire.tags import Tag
 
 MIN_LETTERS: Final = 4  # of a name; shorter ones are all alike
@@ -43,29 +43,28 @@ class NearNames:
         if self._looks_n > MAX_LOOKS or tag.key == ROUTE_ID:
             return ""
         if not value:
-            return "" if tag.key == SERVICE_NAME else self._find_any(tag, reach)
+            return "" if tag.key == SERVICE_NAME else self._find_value(tag.key, "", reach)
         for other in (value.lower(), value.upper()):
             if other != value and self._is_asked_for(Tag(tag.key, other.encode()), reach):
                 return str(Tag(tag.key, other.encode()))
         if tag.key == SERVICE_NAME:
             return self._find_service(value, reach)
-        named = Tag(SERVICE_NAME, value.encode())
-        if self._is_asked_for(named, reach):
-            return str(named)
-        for other in self._table.index.some_values_of(tag.key, MAX_TAGS_SEEN)[:MAX_NAMES]:
-            near = Tag(tag.key, other.encode())
-            if is_near(value, other) and self._is_asked_for(near, reach):
-                return str(near)
-        for key in self._table.index.some_keys_of(value, MAX_TAGS_SEEN)[:MAX_NAMES]:
-            near = Tag(key, value.encode())
-            if is_near(tag.key.short_name, key.short_name) and self._is_asked_for(near, reach):
+        if self._is_asked_for(Tag(SERVICE_NAME, value.encode()), reach):
+            return str(Tag(SERVICE_NAME, value.encode()))
+        return self._find_value(tag.key, value, reach) or self._find_key(tag.key, value, reach)
+
+    def _find_value(self, key: Key, value: str, reach: Reach | None) -> str:
+        """A value near this one; any for an empty one."""
+        for other in self._table.index.some_values_of(key, MAX_TAGS_SEEN)[:MAX_NAMES]:
+            near = Tag(key, other.encode())
+            if (not value or is_near(value, other)) and self._is_asked_for(near, reach):
                 return str(near)
         return ""
 
-    def _find_any(self, tag: Tag, reach: Reach | None) -> str:
-        for other in self._table.index.some_values_of(tag.key, MAX_TAGS_SEEN)[:MAX_NAMES]:
-            near = Tag(tag.key, other.encode())
-            if self._is_asked_for(near, reach):
+    def _find_key(self, key: Key, value: str, reach: Reach | None) -> str:
+        for other in self._table.index.some_keys_of(value, MAX_TAGS_SEEN)[:MAX_NAMES]:
+            near = Tag(other, value.encode())
+            if is_near(key.short_name, other.short_name) and self._is_asked_for(near, reach):
                 return str(near)
         return ""
 

@@ -152,7 +152,8 @@ def key_of(wire: bytes) -> Key | None:
         return None if id in (BROKER_EXTENSION, SPEC_EXTENSION) else WELL_KNOWN_KEYS[id]
     if len(wire) < 2 or wire[0] != len(wire) - 1:
         return None
-    return Key(wire, -1, -1, wire[1:].decode("utf-8", "replace"), wire[1:].decode("utf-8", "replace"))
+    name = wire[1:].decode("utf-8", "replace")
+    return Key(wire, -1, -1, name, name)
 
 
 def keys_named(name: str) -> list[Key]:
