@@ -34,6 +34,16 @@ MAX_BELOW: Final = 4  # paths that are named where a method is not allowed
 MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
 NEAR: Final = 0.8  # so alike, of 1, must a path be to be proposed
 HEALTH: Final = ("health", "healthz", "healthcheck", "ready", "readiness", "ping")  # what others call these
+_BROKERS: Final = "brokers find each other by cluster.peers of their configuration"
+# What is only read below /api/v1, and how it is changed.
+READ_ONLY: Final = {
+    "routes": "a service makes its routes by connecting; PUT /api/v1/routes/{id}/drain takes one out of service",
+    "services": "a service comes by connecting, and is called through the broker (rsocket-broker call) and not by "
+    "REST; PUT /api/v1/drains/tags/service/{name} takes it out of service",
+    "brokers": _BROKERS,
+    "links": _BROKERS,
+    "limits": "limits are options of the configuration (docs/limits.md)",
+}
 
 # code word -> (HTTP status, title)
 PROBLEMS: Final[dict[str, tuple[int, str]]] = {
@@ -227,8 +237,13 @@ async def _is_path(request: web.Request, path: str) -> bool:
 
 
 def _other_method(request: web.Request) -> str:
-    """`; write PUT /api/v1/redirects/{service}` for what is changed below this path; empty: nothing is, or too much."""
+    """`; write PUT /api/v1/redirects/{service}` for what is changed below this path, and GET for what is told above it;
+    empty: nothing is, or too much.
+    """
     path, method = request.path.rstrip("/"), request.method
+    place = path.removeprefix(f"{API}/").partition("/")[0]
+    if method in ("GET", "HEAD"):
+        return f"; write GET {API}/{'drains' if path.endswith('/drain') else place}"
     wanted = "DELETE" if method == "DELETE" else "PUT" if method in ("PUT", "POST", "PATCH") else ""
     below = [
         route.resource.canonical
@@ -237,7 +252,9 @@ def _other_method(request: web.Request) -> str:
         and route.resource
         and re.fullmatch(rf"{re.escape(path)}(/\w+)?(/{{\w+}})*", route.resource.canonical)
     ]
-    return f"; write {wanted} {' or '.join(below)}" if 0 < len(below) <= MAX_BELOW else ""
+    if 0 < len(below) <= MAX_BELOW:
+        return f"; write {wanted} {' or '.join(below)}"
+    return f"; {READ_ONLY[place]}" if wanted and place in READ_ONLY and path.startswith(API) else ""
 
 
 def with_missing(response: web.Response, missing: Set[int]) -> web.Response:

@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 
 from admin_api.app import make_app, start_admin
 from admin_api.endpoints import ENDPOINTS, EVENTS
+from admin_api.errors import READ_ONLY
 from admin_api.parameters import Word
 from broker.config.options import Config
 from broker.config.sections.limits import LimitOptions
@@ -377,12 +378,31 @@ async def test_what_is_changed_one_by_one_is_told_with_its_path(
     assert said == f"{method} is not allowed here; allowed: GET, HEAD; write {meant}"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed", "meant"),
+    [
+        ("POST", "/api/v1/routes", "GET, HEAD", READ_ONLY["routes"]),
+        ("DELETE", "/api/v1/routes/7", "GET, HEAD", READ_ONLY["routes"]),
+        ("POST", "/api/v1/services/orders/create", "GET, HEAD", READ_ONLY["services"]),
+        ("PATCH", "/api/v1/limits", "GET, HEAD", READ_ONLY["limits"]),
+        ("GET", "/api/v1/routes/7/drain", "DELETE, PUT", "write GET /api/v1/drains"),
+        ("GET", "/api/v1/redirects/orders", "DELETE, PUT", "write GET /api/v1/redirects"),
+        ("GET", "/api/v1/samwise/messages/7/requeue", "PUT", "write GET /api/v1/samwise"),
+    ],
+)
+async def test_a_method_for_what_is_done_elsewhere_is_told_where(
+    client: Api, method: str, path: str, allowed: str, meant: str
+) -> None:
+    said = (await problem(client, path, method))["detail"]
+    assert said == f"{method} is not allowed here; allowed: {allowed}; {meant}"
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_another_method_is_405_and_told_which_is_possible(client: Api, method: str) -> None:
-    body = await problem(client, "/api/v1/routes", method)
+    body = await problem(client, "/api/v1/status", method)
     assert (body["status"], body["code"]) == (405, "method-not-allowed")
     assert body["detail"] == f"{method} is not allowed here; allowed: GET, HEAD"
-    async with client.request(method, "/api/v1/routes") as answer:
+    async with client.request(method, "/api/v1/status") as answer:
         assert answer.headers["Allow"] == "GET, HEAD"
 
 
