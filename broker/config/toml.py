@@ -10,7 +10,10 @@ import tomllib
 from collections.abc import Collection, Sequence
 from typing import Final
 
-_BARE_TEXT: Final = re.compile(r"(?:^[^=]*=[ \t]*\[?|^(?=[^=]+$))[ \t]*(?!true|false)[a-z]", re.IGNORECASE)
+_BARE_TEXT: Final = re.compile(
+    r"(?:^[^=]*=[ \t]*\[?|^(?=[^=]+$))[ \t]*((?!true|false)[a-z]|[~.]{0,2}/|:?\d+(\.\d+){2}|[\d.]*:\d)", re.IGNORECASE
+)
+_VARIABLE: Final = re.compile(r"(export[ \t]+)?RSB_[A-Z_]+=")
 _AS_TOML: Final = 'a line [server], then listen = ["tcp://127.0.0.1:7878"]; rsocket-broker check --options prints one'
 _WORDS: Final = {
     **dict.fromkeys(("True", "TRUE", "yes", "Yes", "on"), "write true"),
@@ -96,7 +99,7 @@ def syntax_mistake(text: str, error: str, places: Collection[str] = (), is_quote
     shown = lines[line - 1].strip() if line <= len(lines) else ""
     advice = _advice(said, lines, line, shown, places)
     if not is_quoted:
-        value, said_words = (set(re.findall(r"\w+", each)) for each in (shown.partition("=")[2], advice))
+        value, said_words = (set(re.findall(r"\w+", each)) for each in (shown.partition("=")[2] or shown, advice))
         return line, f"invalid TOML: {said}{'' if value & said_words else advice}"
     return line, f"invalid TOML: {said}: {shown_value(shown)}{advice}"
 
@@ -117,9 +120,8 @@ def _advice(said: str, lines: Sequence[str], line: int, shown: str, places: Coll
         return f"; write {name[1]}{_quoted_name(name[2].strip(), places)}{']' * len(name[1])}"
     if shown.startswith((";", "//")):
         return "; a comment begins with #"
-    if said.startswith("Unclosed array"):
-        begun = [number for number, each in enumerate(lines[:line], 1) if re.match(r"[^#=]+=\s*\[", each)]
-        return f"; the list of line {begun[-1]} has no ] at its end, or no comma between two items" if begun else ""
+    if sign and re.fullmatch(r"[+-]?(\.\d+|\d+\.|\d+,\d+)", value):
+        return "; a number is written as in 0.5"
     if sign and value in _WORDS:
         return f"; {_WORDS[value]}"
     if sign and (number := re.fullmatch(r"([0-9][0-9_.,]*)\s*([A-Za-z%]+)\s*(#.*)?", value)):
@@ -128,9 +130,16 @@ def _advice(said: str, lines: Sequence[str], line: int, shown: str, places: Coll
         return f"; leave out the {shown[-1]} at its end"
     if said.startswith("Illegal character '\\n'"):
         return "; a text ends in its line, with the quote that it began with"
-    if said.startswith(("Invalid value", "Expected newline")) and _BARE_TEXT.search(shown):
-        return "; a text needs quotes"
+    if said.startswith(("Invalid value", "Expected newline", "Unclosed array")) and _BARE_TEXT.search(shown):
+        return '; a text needs quotes, as in "text", or ["text"] for a list'
+    if said.startswith("Unclosed array"):
+        begun = [number for number, each in enumerate(lines[:line], 1) if re.match(r"[^#=]+=\s*\[", each)]
+        return f"; the list of line {begun[-1]} has no ] at its end, or no comma between two items" if begun else ""
     if said.startswith("Expected '='") and re.match(r"[A-Za-z0-9_-]+:(?:[ \t]|$)", shown):
+        if any(re.match(r"\[[^\[{]", each) for each in earlier):
+            return (
+                f"; write {shown.partition(':')[0]} = VALUE, with the value as rsocket-broker check --options shows it"
+            )
         return f"; this looks like YAML, the configuration is TOML: {_AS_TOML}"
     if said.startswith("Expected '='") and not sign:
         return f"; the configuration is TOML: {_AS_TOML}" if line == 1 else "; a line is KEY = VALUE or [SECTION]"
@@ -140,11 +149,13 @@ def _advice(said: str, lines: Sequence[str], line: int, shown: str, places: Coll
 def _other_format(lines: Sequence[str]) -> str:
     """What the whole text may be instead."""
     first = next((each.strip() for each in lines if each.strip()), "")
-    if first.startswith("{"):
+    if first.startswith(("{", "[{")):
         return f"; this is JSON, the configuration is TOML: {_AS_TOML}"
     if first.startswith("<"):
         return f"; this is XML, the configuration is TOML: {_AS_TOML}"
-    if first == "---":
+    if _VARIABLE.match(first):
+        return f"; this is a variable of the environment, the configuration is TOML: {_AS_TOML}"
+    if first == "---" or first.startswith("%YAML"):
         return f"; this looks like YAML, the configuration is TOML: {_AS_TOML}"
     return ""
 

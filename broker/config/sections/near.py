@@ -70,6 +70,8 @@ def near_option(section: str, key: str) -> str:
         return LISTEN
     if called := _called(section, key):
         return called
+    if meant := next((doc for doc in OPTIONS.values() if doc.variable == key.upper()), None):
+        return f"; in a file it is {meant.key} in [{meant.section}]"
     elsewhere = [doc.name for doc in OPTIONS.values() if doc.key == key]
     if elsewhere:
         return f"; did you mean {either(elsewhere)}?"

@@ -101,6 +101,10 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
             "listen = 1",
             "2: listen: unknown option outside a section; did you mean server.listen, admin.listen or cluster.listen?",
         ),
+        (
+            "RSB_SERVER__WORKERS=4",
+            "2: RSB_SERVER__WORKERS: unknown option outside a section; in a file it is workers in [server]",
+        ),
         ("server = 1", "2: server: must be a section, not 1"),
         ("[broker]\nname = 1", '3: broker.name: must be printable text of 1 to 255 bytes, not 1; write "1"'),
         ('[broker]\nname = ""', '3: broker.name: must be printable text of 1 to 255 bytes, not ""'),

@@ -30,10 +30,15 @@ NO_END = "invalid TOML: Expected newline or end of document after a statement"
             "2: invalid TOML: Cannot declare ('log',) twice: \"[log]\"; [log] stands in line 1 already, its keys "
             "belong there",
         ),
-        ("[log]\nlevel = debug\n", '2: invalid TOML: Invalid value: "level = debug"; a text needs quotes'),
+        (
+            "[log]\nlevel = debug\n",
+            '2: invalid TOML: Invalid value: "level = debug"; '
+            'a text needs quotes, as in "text", or ["text"] for a list',
+        ),
         (
             "[server]\nlisten = [tcp://a:1]",
-            '2: invalid TOML: Invalid value: "listen = [tcp://a:1]"; a text needs quotes',
+            '2: invalid TOML: Invalid value: "listen = [tcp://a:1]"; '
+            'a text needs quotes, as in "text", or ["text"] for a list',
         ),
         (
             "server:\n  workers: 1\n",
@@ -48,6 +53,22 @@ NO_END = "invalid TOML: Expected newline or end of document after a statement"
         (
             "[log]\nlevel = None",
             '2: invalid TOML: Invalid value: "level = None"; an option without a value is left out',
+        ),
+        (
+            "[log]\nlevel: debug",
+            "2: invalid TOML: Expected '=' after a key in a key/value pair: \"level: debug\"; write level = VALUE, "
+            "with the value as rsocket-broker check --options shows it",
+        ),
+        (
+            "[server]\nlisten = [0.0.0.0:1]",
+            '2: invalid TOML: Unclosed array: "listen = [0.0.0.0:1]"; '
+            'a text needs quotes, as in "text", or ["text"] for a list',
+        ),
+        ("[a]\nb = .5", '2: invalid TOML: Invalid value: "b = .5"; a number is written as in 0.5'),
+        (
+            "export RSB_LOG__LEVEL=debug",
+            "1: invalid TOML: Expected '=' after a key in a key/value pair: \"export RSB_LOG__LEVEL=debug\"; this is a "
+            "variable of the environment, " + AS_TOML,
         ),
         ("[a]\nb = True", '2: invalid TOML: Invalid value: "b = True"; write true'),
         (
