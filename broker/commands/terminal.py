@@ -5,6 +5,7 @@ Decides how an error becomes an exit status, and how bytes become lines. Knows n
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -238,8 +239,22 @@ def checked_json(option: str, data: bytes) -> bytes:
         msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         text = f"{option} is no JSON: {error}; it is {data[:80]!r}"
-        raise click.UsageError(f"{text}; write it as '{{\"pieces\": 2}}' or '\"text\"'") from None
+        raise click.UsageError(
+            f"{text}; {_meant_json(data.decode(errors='replace') if len(data) <= 80 else '')}"
+        ) from None
     return data
+
+
+def _meant_json(text: str) -> str:
+    """What to write instead: the same with double quotes, where a shell has taken those or others stand."""
+    import msgspec
+
+    quoted = re.sub(r"(?<![\w\".])(?!(?:true|false|null)\b)[A-Za-z_][\w-]*(?![\w\".])", r'"\g<0>"', text)
+    for meant in (quoted, text.replace("'", '"')):
+        with contextlib.suppress(msgspec.DecodeError):
+            msgspec.json.decode(meant)
+            return f"write {shlex.quote(meant)}, in single quotes, or a shell takes the double ones away"
+    return "write it as '{\"pieces\": 2}' or '\"text\"'"
 
 
 def shown_json(data: bytes, is_pretty: bool) -> bytes:

@@ -39,6 +39,8 @@ COMMANDS: Final = {
         **dict.fromkeys(("stats", "metrics"), "traffic"),
         **dict.fromkeys(("peers", "clients"), "connections"),
         **dict.fromkeys(("kick", "disconnect"), "close"),
+        **dict.fromkeys(("pause", "disable", "cordon"), "drain"),
+        **dict.fromkeys(("resume", "enable", "uncordon"), "undrain"),
         **dict.fromkeys(("cluster", "nodes"), "brokers"),
     },
     "feed": {
@@ -59,24 +61,25 @@ COMMANDS: Final = {
     },
 }
 
-# What no command is for, by the group, and what is done instead.
-NO_COMMANDS: Final = {
-    "": {
-        **dict.fromkeys(
-            ("stop", "kill", "shutdown", "quit"),
-            "A broker ends by Ctrl-C or SIGTERM; rsocket-broker ctl drain broker takes it out of service",
-        ),
-        **dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
-    },
-    "ctl": {
-        **dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
-        **dict.fromkeys(
-            ("kill", "stop", "restart", "shutdown"),
-            "A broker ends by Ctrl-C or SIGTERM; write rsocket-broker ctl drain broker to take it out of service",
-        ),
-        "top": "Write rsocket-broker ctl traffic --watch",
-    },
+_OUT: Final = "rsocket-broker ctl drain tag service=NAME takes it out of service, ctl close NUMBER ends a connection"
+# What no command is for, on its own and in `ctl`, and what is done instead.
+_NOWHERE: Final = {
+    **dict.fromkeys(
+        ("stop", "kill", "restart", "shutdown", "quit"),
+        f"A broker ends by Ctrl-C or SIGTERM, and ctl drain broker takes it out of service; a service ends where it "
+        f"runs: {_OUT}",
+    ),
+    **dict.fromkeys(
+        ("delete", "remove", "rm", "del", "deregister", "unregister"),
+        f"A service has its routes as long as it is connected: {_OUT}",
+    ),
+    **dict.fromkeys(
+        ("register", "scale", "deploy", "apply"),
+        "A service makes its routes by connecting; rsocket-broker ctl services lists them",
+    ),
+    **dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
 }
+NO_COMMANDS: Final = {"": _NOWHERE, "ctl": {**_NOWHERE, "top": "Write rsocket-broker ctl traffic --watch"}}
 
 # What they type in front of what `ctl` shows or changes, and how our name of that begins.
 VERBS: Final = {

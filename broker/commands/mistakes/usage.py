@@ -78,10 +78,10 @@ class _Line:
         meant, whole = others.COMMANDS.get(self._name, {}).get(name), self._verb_first(name)
         if meant is not None and whole is None:
             return f"Did you mean {_shown(*self._names, *meant.split())!r}?"
-        if instead := others.NO_COMMANDS.get(self._name, {}).get(name):
-            return instead
         if whole is not None:
             return f"Did you mean {_shown(*self._names, *whole.split())!r}?"
+        if instead := others.NO_COMMANDS.get(self._name, {}).get(name):
+            return instead
         if name == "help":
             return f"Write {_shown(*self._names, *self._own[1:2], '-h')}"
         group = self._command

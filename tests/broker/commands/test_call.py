@@ -124,6 +124,8 @@ def test_json_is_checked_before_it_is_sent_and_shown_as_it_is(broker: SyncLocalB
     asked = broker.requests()
     wrong = call(broker, "--json", "--data", "{price}")
     assert (wrong.exit_code, "--data is no JSON" in wrong.stderr) == (2, True)
+    wrong = call(broker, "--json", "--data", "{pieces:[1]}")
+    assert (wrong.exit_code, """write '{"pieces":[1]}', in single quotes""" in wrong.stderr) == (2, True)
     assert broker.requests() == asked
 
 

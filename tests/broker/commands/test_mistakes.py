@@ -73,9 +73,16 @@ def test_a_corrected_line_holds_all_that_was_given(typed: str, advice: str) -> N
     [
         (
             "stop",
-            "No such command 'stop'. A broker ends by Ctrl-C or SIGTERM; rsocket-broker ctl drain broker takes it",
+            "No such command 'stop'. A broker ends by Ctrl-C or SIGTERM, and ctl drain broker takes it out of service; "
+            "a service ends where it runs: rsocket-broker ctl drain tag service=NAME takes it out of service",
         ),
         ("ctl logs", "No such command 'logs'. A broker writes its log to its own standard error"),
+        (
+            "ctl delete route 7",
+            "No such command 'delete'. A service has its routes as long as it is connected: rsocket-broker ctl drain",
+        ),
+        ("ctl remove redirect orders", "No such command 'remove'. Did you mean 'rsocket-broker ctl unredirect'?"),
+        ("ctl pause orders", "No such command 'pause'. Did you mean 'rsocket-broker ctl drain'?"),
         ("pub orders", "No such command 'pub'. Did you mean 'rsocket-broker call'?"),
         ("serve --verbose", "No such option '--verbose'. More log: RSB_LOG__LEVEL=debug in front of the command"),
         ("ctl services demo", "Got unexpected extra argument (demo). Write rsocket-broker ctl service demo"),
