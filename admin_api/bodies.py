@@ -67,7 +67,7 @@ Body = TypeVar("Body", bound=msgspec.Struct)
 
 _EXAMPLES: Final[dict[type[msgspec.Struct], str]] = {
     DrainBody: '{"spread_s": 60}',
-    RedirectBody: '{"to": "orders"}',
+    RedirectBody: '{"to": "orders-2"}',
     RevocationBody: '{"before_ms": 1767225600000}',
 }
 

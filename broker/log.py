@@ -226,7 +226,7 @@ def event_line(event: events.LifecycleEvent) -> str:
     if event.kind == events.DIGEST_MISMATCH and event.reason == "roles":
         line = "link {peer}: {roles}"
     if event.kind == events.ROUTE_REPLACED and event.reason == "changed":
-        line = "{route}: replaced by its own peer {peer}, with other tags"
+        line = "{route}: its tags were changed by its peer {peer}"
     if event.kind == events.CHANGED and event.reason:
         line = "{peer}{detail}: refused: {word}"
     if event.kind == events.DENIED and not event.service:

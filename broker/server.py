@@ -275,7 +275,8 @@ class Server:
         while True:
             left_n, left_s = self.core.in_flight_n, max(0.0, end_at - time.monotonic())
             if left_n:
-                text = f"draining: {left_n} requests left, {left_s:.0f} s; a second signal (Ctrl-C) ends it now"
+                requests = f"{left_n} request{'s' * (left_n != 1)}"
+                text = f"draining: {requests} left, {left_s:.0f} s; a second signal (Ctrl-C) ends it now"
                 _log.warning("%s: %s", self._subject(), text)
             await asyncio.sleep(SAY_LEFT_S)
 

@@ -516,7 +516,7 @@ CONNECTION_ADVICE: Final[dict[str, str]] = {
     "wrong-secret": "the URL is that of a listener for brokers; use one for clients",
     "duplicate-link": "the URL is that of a listener for brokers; use one for clients",
     "over-limit": "the broker is at its connection limit, or this connection sent too much; try again later",
-    "draining": "the broker is about to stop; connect() to another one, or again later",
+    "draining": "the broker is about to stop, or an operator drains it; connect() to another one, or again later",
     "broker-stopped": "the broker stopped; the client reconnects by itself, to another broker if it knows one",
     "closed-by-operator": "an operator closed the connection; the client reconnects by itself",
     "resume-unsupported": "the broker does not support resumption; use connect(resume=False)",

@@ -373,7 +373,9 @@ class Query:
                 target.emptied_n = number
                 text = f"no route has {label_of([tag])}{' without a value' if tag.value is None else ''}"
                 near = self._find_near(target, tag) if is_last else ""
-                target.refusal = Refusal("no-route", f"{text}; did you mean {near}?" if near else text)
+                if near:
+                    text = f"{text}; did you mean {near}?"
+                self._refuse(target, text)
                 return None
             if found is None:
                 found = slots
@@ -384,9 +386,14 @@ class Query:
                     before_label = label_of(tags[: number - 1])
                     target.emptied_n = number
                     text = f"no route has all: {before} have {before_label}, {slots.size()} have {label_of([tag])}"
-                    target.refusal = Refusal("no-route", text)
+                    self._refuse(target, text)
                     return None
         return found
+
+    def _refuse(self, target: Target, text: str) -> None:
+        if target.redirected and target.asked_service:
+            text = f"{text}; an operator redirects {target.asked_service} to {target.redirected}"
+        target.refusal = Refusal("no-route", text)
 
     def _find_near(self, target: Target, tag: Tag) -> str:
         """The tag that may have been meant; empty when there is none that the caller may know of."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final, Protocol
 
-from client_sdk.errors import ApplicationError, Refused, split_word
+from client_sdk.errors import ApplicationError, NoHandler, Refused, split_word
 from client_sdk.io.failures import CHECKED_BYTES, check_size, failure_of
 from client_sdk.io.stream_pump import Owner, StreamPump, is_cancelled
 from client_sdk.mistakes.handlers import advice_of
@@ -112,7 +112,8 @@ class Dispatcher:
             word, _ = split_word(error.message)
             if word not in self._told:
                 self._told.add(word)
-                _log.warning("%s: %s (logged once per connection)", what, error)
+                mend = f"{NoHandler.usual_advice}; " if word == NoHandler.default_word else ""
+                _log.warning("%s: %s (%slogged once per connection)", what, error, mend)
         except ApplicationError as error:
             _log.warning("%s: %s", what, error)
         except (Exception, asyncio.CancelledError) as error:

@@ -101,7 +101,8 @@ def _certificate_text(error: tls.SSLCertVerificationError) -> str:
     """What is wrong with the broker's certificate, and whose task it is."""
     said = error.verify_message.rstrip(".")
     if "IP address mismatch" in said or "ostname mismatch" in said:
-        return f"the certificate is for another host: {said}; use a name that is in it"
+        names = "`openssl x509 -noout -ext subjectAltName -in FILE` lists them"
+        return f"the certificate is for another host: {said}; use a name that is in it ({names})"
     if error.verify_code in _OF_TIME:
         return f"the certificate does not hold now: {said}; {_OF_TIME[error.verify_code]}"
     if error.verify_code in _UNKNOWN_CA:

@@ -198,8 +198,10 @@ class Advertisement:
             responder.is_draining = True
             left_n = await responder.wait_idle(end_at - asyncio.get_running_loop().time())
             if left_n:
-                text = "service %s: %d handlers did not end within %g s and are cancelled"
-                _log.warning(text, self.name, left_n, timeout_s)
+                handlers = f"{left_n} handler{'s' * (left_n != 1)}"
+                text = "service %s: %s did not end within %g s, cancelled; %s"
+                mend = "one that yields without end needs `while not request.draining.is_set():`"
+                _log.warning(text, self.name, handlers, timeout_s, mend)
                 return False
         return True
 

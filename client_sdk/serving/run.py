@@ -182,7 +182,8 @@ async def _tell_left(group: Group, name: str, drain_s: float) -> None:
         left_n = sum(client.working_n for client in group.clients)
         if left_n:
             left_s = max(0.0, end_at - loop.time())
-            text = f"draining: {left_n} requests left, {left_s:.0f} s; a second signal (Ctrl-C) ends it now"
+            requests = f"{left_n} request{'s' * (left_n != 1)}"
+            text = f"draining: {requests} left, {left_s:.0f} s; a second signal (Ctrl-C) ends it now"
             _log.warning("service %s: %s", name, text)
         await asyncio.sleep(SAY_LEFT_S)
 

@@ -229,7 +229,7 @@ async def test_redirects_are_set_and_removed_from_the_terminal(net: Net) -> None
 @pytest.mark.parametrize(
     "data, code, detail",
     [
-        (b"", "bad-body", 'the body is not JSON, such as {"to": "orders"}: '),
+        (b"", "bad-body", 'the body is not JSON, such as {"to": "orders-2"}: '),
         (b"[]", "bad-body", "the body must be a JSON object, not []"),
         (b"{}", "bad-body", 'the body needs the field "to"'),
         (b'{"to": 7}', "bad-body", "to must be the name of a service, not 7"),

@@ -86,7 +86,7 @@ LINES = {
         events.ROUTE_LEFT, reason="left", uptime_ms=2_000, requests=7
     ),
     f"route {ROUTE} (orders): replaced from {PEER}": of_route(events.ROUTE_REPLACED, peer=PEER),
-    f"route {ROUTE} (orders): replaced by its own peer {PEER}, with other tags": of_route(
+    f"route {ROUTE} (orders): its tags were changed by its peer {PEER}": of_route(
         events.ROUTE_REPLACED, reason="changed", peer=PEER
     ),
     f"route {ROUTE} (orders): ejected: 5 in a row": of_route(

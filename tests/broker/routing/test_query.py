@@ -331,7 +331,7 @@ def test_a_redirect_to_nobody_says_so() -> None:
     query.set_redirects({"orders": "gone"})
     refusal = resolve(query, ORDERS).refusal
     assert refusal is not None
-    assert refusal.message == "no-route: no route has service=gone"
+    assert refusal.message == "no-route: no route has service=gone; an operator redirects orders to gone"
 
 
 def test_redirects_hold_for_multicast_and_shard_requests() -> None:

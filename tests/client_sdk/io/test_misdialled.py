@@ -57,7 +57,10 @@ def rejected(status: int) -> ConnectionError:
             "trusts the CA in FILE, as --ca FILE does for commands",
         ),
         (refused(66, "EE certificate key too weak"), "key too weak; the broker needs another one"),
-        (refused(62, "Hostname mismatch, certificate is not valid for 'b'."), "use a name that is in it"),
+        (
+            refused(62, "Hostname mismatch, certificate is not valid for 'b'."),
+            "use a name that is in it (`openssl x509 -noout -ext subjectAltName -in FILE` lists them)",
+        ),
         (alert("TLSV13_ALERT_CERTIFICATE_REQUIRED"), f"the broker wants a certificate of this client: {SHOW_ONE}"),
         (alert("TLSV1_ALERT_UNKNOWN_CA"), OTHER),
         (alert("TLSV1_ALERT_PROTOCOL_VERSION"), "tls.min_version with what this side allows"),

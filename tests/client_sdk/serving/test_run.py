@@ -62,7 +62,7 @@ async def test_a_second_signal_ends_it_at_once(broker: FakeBroker, caplog: pytes
         await held.began.get()
         os.kill(os.getpid(), signal.SIGINT)
         await (await broker.peer(0)).expect(frames.PUSH)
-        assert caplog.messages == ["service s: draining: 1 requests left, 30 s; a second signal (Ctrl-C) ends it now"]
+        assert caplog.messages == ["service s: draining: 1 request left, 30 s; a second signal (Ctrl-C) ends it now"]
         os.kill(os.getpid(), signal.SIGINT)
         await serving
         await held.cancelled.wait()
