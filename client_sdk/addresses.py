@@ -187,13 +187,15 @@ def shard(
     return _check_keys(_build(service, tags, named, hints, SHARD), keys, "shard key", "bad-shard-key")
 
 
-def check_address(address: object) -> None:
-    """TypeError for what is none."""
+def check_address(address: object, maker: str = "address") -> None:
+    """TypeError for what is none; it says the `maker` of one."""
     if isinstance(address, Address):
         return
     if address is None:
         raise TypeError("the address is missing: it comes first, as address('orders')")
-    how = f": write address({address!r})" if isinstance(address, str) else "; make one with address('orders')"
+    how = f": write {maker}({address!r})" if isinstance(address, str) else f"; make one with {maker}('orders')"
+    if isinstance(address, str) and "://" in address:
+        how = "; a URL is of connect(url), and the address names the service: address('orders')"
     if inspect.iscoroutine(address):
         address.close()  # or Python warns of it, too
         how = "; several calls at a time are asyncio.gather(call, call), gather asks each of multicast('orders')"

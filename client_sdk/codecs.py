@@ -8,6 +8,7 @@ Anything with a `mime_type`, `decode` and `encode` is a codec, see `Codec`. Know
 
 import sys
 from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 import msgspec
@@ -154,6 +155,8 @@ class JsonCodec:
         >>> JSON.decoder(int)(b"3")
         3
         """
+        if isinstance(type, (FunctionType, BuiltinFunctionType, ModuleType, JsonCodec)):
+            raise TypeError(f"{_name_of(type)} is no type: it must be one, such as list[int]")
         unknown = None if self._dec_hook is not None else next(_unknown_in(type), None)
         if unknown is not None:
             raise TypeError(f"JSON has no {_name_of(unknown)}: {_INSTEAD}")

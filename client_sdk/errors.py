@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from client_sdk.lazy import lazy_getattr
 from client_sdk.mistakes.arguments import advised
-from client_sdk.mistakes.attributes import missing_told
+from client_sdk.mistakes.attributes import ERROR_HAS_NOT, missing_told
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 
 PAGE: Final = "docs/errors.md"
@@ -52,7 +52,7 @@ _HTTP_WORDS: Final = {400: "invalid", 403: "forbidden", 404: "not-found", 409: "
 _WORD: Final = re.compile(rf"({_IS_WORD.pattern}): (.*)", re.DOTALL)
 
 
-@missing_told("it has word, text, advice, code and is_retry_safe; str(error) says all")
+@missing_told("it has word, text, advice, code and is_retry_safe; str(error) says all", ERROR_HAS_NOT)
 class ClientError(Exception):
     """Anything that this SDK says went wrong.
 
@@ -547,8 +547,8 @@ def _is_word(word: object) -> bool:
 
 def _word_in(given: object) -> str:
     """The code word that is meant, or any."""
-    if isinstance(given, int):
-        return _HTTP_WORDS.get(given, "out-of-stock")
+    if str(given).isdecimal():
+        return _HTTP_WORDS.get(int(str(given)), "out-of-stock")
     split = re.sub("(?<=[a-z])(?=[A-Z])", "-", given).lower() if isinstance(given, str) else ""
     meant = re.sub("[^a-z0-9]+", "-", split).strip("-")
     return meant if _is_word(meant) else "out-of-stock"

@@ -96,7 +96,9 @@ def as_bytes(value: object, subject: str) -> bytes:
     if isinstance(value, AsyncIterable):
         raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes; take its items with `async for`")
     hint = "other values need a codec, such as codec=JSON"
-    if isinstance(value, BaseException):
+    if subject == "metadata" and isinstance(value, dict | list):
+        hint = "write json.dumps(value).encode(), and mime_type='application/json'"
+    elif isinstance(value, BaseException):
         hint = "write raise in place of return"
     elif isinstance(value, str):
         hint = "text becomes bytes with text.encode()"

@@ -260,7 +260,7 @@ class Remote:
             return parameter.default
         takes, shown = ("no argument", "") if parameter is None else (f"one argument, {parameter.name}", parameter.name)
         text = f"{self._contract.name}.{method.name}() takes {takes}: write {method.name}({shown})"
-        options = [each for each in named if each in Wanted._fields]
+        options = [each for each in (*named, f"{next(iter(named), '')}_s") if each in Wanted._fields]  # timeout=, too
         if options:
             text = f"{text}, and give {options[0]}= to client.of({self._contract.name}, to, {options[0]}=...)"
         elif "route" in named or "returns" in named:

@@ -63,7 +63,9 @@ class Gathering(AsyncIterator[Answer[T]]):
         return self
 
     if not TYPE_CHECKING:
-        __iter__ = __getitem__ = __next__ = refused(f"answers are awaited: {_HOW}")
+        __iter__ = __getitem__ = __next__ = __enter__ = __exit__ = __aenter__ = __aexit__ = refused(
+            f"answers are awaited: {_HOW}"
+        )
 
     async def __anext__(self) -> Answer[T]:
         if self._missing_n == 0:
@@ -113,7 +115,7 @@ class Gathering(AsyncIterator[Answer[T]]):
 
 def check_asked(address: Address) -> None:
     """TypeError for what is no address; of one service it warns, as that may be meant: an Answer says who gave it."""
-    check_address(address)
+    check_address(address, "multicast")
     if address.routing != "unicast":
         return
     how = (

@@ -61,6 +61,11 @@ class Values:
             return as_bytes(value, "data")
         if isinstance(value, Payload):
             raise TypeError("data is Payload, it must be bytes: write payload.data, and metadata= for entries")
+        if isinstance(value, Address):
+            raise TypeError("data is Address, it must be bytes: the address comes first, then the data")
+        if inspect.isroutine(value):
+            how = f"write {value.__name__}() for what it gives; none is called back, items are read with async for"
+            raise TypeError(f"data is {type(value).__name__}, it must be bytes: {how}")
         raise TypeError(f"data is {type(value).__name__}, it must be bytes; values need a codec: {_HOW}")
 
     def entries(self, value: object, returns: object, metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:

@@ -87,8 +87,16 @@ ANSWER_HAS_NOT: Final = {
     **dict.fromkeys(("instance", "id", "route", "source", "sender"), "write answer.route_id, or answer.tags"),
     **dict.fromkeys(("result", "payload", "body", "content", "response"), "write answer.value"),
     **dict.fromkeys(("exception", "exc", "message"), "write answer.error"),
+    **dict.fromkeys(
+        ("raise_for_status", "unwrap", "get"), "write answer.value, which raises answer.error if it has one"
+    ),
     **dict.fromkeys(("text", "decode"), "write answer.data.decode()"),
     "json": "write json.loads(answer.data), or give gather returns=",
+}
+ERROR_HAS_NOT: Final = {
+    **dict.fromkeys(("message", "msg", "detail", "details", "reason", "description"), "write error.text"),
+    **dict.fromkeys(("status", "status_code", "error_code", "name", "type", "kind"), "write error.word"),
+    **dict.fromkeys(("retry", "retryable", "can_retry"), "write error.is_retry_safe"),
 }
 SERVICE_HAS_NOT: Final = {
     **dict.fromkeys(("run", "start", "listen"), "write run(url, service), in an event loop await serve(url, service)"),

@@ -105,7 +105,9 @@ class Answer(Generic[T]):
         return cast("T", self.data if self.made is RAW else self.made)
 
     if not TYPE_CHECKING:
-        __getitem__ = __iter__ = __add__ = refused("an Answer is not the value itself: write answer.value")
+        __getitem__ = __iter__ = __add__ = __radd__ = __bytes__ = __int__ = __float__ = refused(
+            "an Answer is not the value itself: write answer.value"
+        )
 
     def __repr__(self) -> str:
         said = f"{len(self.data)} bytes" if self.error is None else self.error.word

@@ -291,7 +291,7 @@ REFUSED = {
     "a list": Refused({"data": [b"x"]}, TypeError, "must be bytes"),
     "too much": Refused({"data": bytes(MOST + 1)}, errors.BadRequest, "too-large"),
     "too much metadata": Refused({"metadata": {"a/b": bytes(1 << 24)}}, errors.BadRequest, "too-large", WITH_METADATA),
-    "no address": Refused({"to": "orders"}, TypeError, r"address\("),
+    "no address": Refused({"to": "orders"}, TypeError, r"(address|multicast)\("),
     "a route too long": Refused({"route": "r" * 300}, ValueError, "route"),
     **{
         f"a mime type of {len(mime)}{'' if mime.isascii() else ', not ASCII'}": Refused(

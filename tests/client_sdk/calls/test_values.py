@@ -198,3 +198,20 @@ def test_items_of_a_channel_that_do_not_come_one_by_one_say_what_gives_them(item
         Values(BYTES).items(items)
     text = "they must be an async iterable, such as what an async function with yield gives"
     assert str(told.value) == f"the items of a channel are {type(items).__name__}, {text}{how}"
+
+
+@pytest.mark.parametrize(
+    ("data", "how"),
+    [
+        (TO, "Address, it must be bytes: the address comes first, then the data"),
+        (
+            print,
+            "builtin_function_or_method, it must be bytes: write print() for what it gives; none is called back, items "
+            "are read with async for",
+        ),
+    ],
+)
+def test_data_that_is_another_argument_says_which(data: Any, how: str) -> None:
+    with pytest.raises(TypeError) as told:
+        Values(BYTES).body(data)
+    assert str(told.value) == f"data is {how}"

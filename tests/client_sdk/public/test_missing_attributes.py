@@ -1,5 +1,6 @@
 import copy
 import inspect
+import json
 import pickle
 import warnings
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk import Answer, Client, Flow, Payload, Service, connect, sync
+from client_sdk import JSON, Answer, Client, Flow, NoRoute, Payload, Service, connect, sync
 from client_sdk.payload import Received
 from tests.client_sdk.fake_broker import FakeBroker
 
@@ -95,6 +96,21 @@ async def test_what_other_streams_have_is_said_as_it_is_written_here() -> None:
         (
             lambda: unseen(Answer(b"3", None, "", "stock", None))["count"],
             "an Answer is not the value itself: write answer.value",
+        ),
+        (
+            lambda: bytes(unseen(Answer(b"3", None, "", "stock", None))),
+            "an Answer is not the value itself: write answer.value",
+        ),
+        (
+            lambda: unseen(Answer(b"3", None, "", "stock", None)).raise_for_status(),
+            "'Answer' object has no attribute 'raise_for_status'; write answer.value, which raises answer.error if it "
+            "has one",
+        ),
+        (lambda: unseen(NoRoute("x")).detail, "'NoRoute' object has no attribute 'detail'; write error.text"),
+        (lambda: unseen(NoRoute("x")).status_code, "'NoRoute' object has no attribute 'status_code'; write error.word"),
+        (
+            lambda: JSON.check(json.loads),
+            "loads is no type: it must be one, such as list[int]",
         ),
     ],
 )

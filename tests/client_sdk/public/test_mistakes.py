@@ -358,7 +358,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (
         lambda: client_sdk.ApplicationError("x", code=unseen("404")),
         "code= is '404', it must be 0x201 or 0x301..0xfffffffe: leave it out, and name the failure by a word, such as "
-        "word='out-of-stock'",
+        "word='not-found'",
     ),
     (
         lambda: unseen(client_sdk.ApplicationError)("no order 42", status_code=404),
@@ -418,6 +418,16 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
             (
                 lambda: client.request_response(unseen("x")),
                 "the address is str: write address('x')",
+            ),
+            (
+                lambda: client.request_response(unseen("tcp://x")),
+                "the address is str; a URL is of connect(url), and the address names the service: address('orders')",
+            ),
+            (lambda: client.gather(unseen("x")), "the address is str: write multicast('x')"),
+            (
+                lambda: client.metadata_push(to, unseen({"a": 1})),
+                "metadata is dict, it must be bytes; write json.dumps(value).encode(), and "
+                "mime_type='application/json'",
             ),
             (
                 lambda: unseen(client).request_response(to="orders", route="create"),
