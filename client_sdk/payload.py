@@ -116,5 +116,5 @@ def as_parts(value: object, subject: str) -> tuple[bytes, bytes | None]:
         metadata = value.metadata
         return data, None if metadata is None else as_bytes(metadata, f"metadata of {subject}")
     if value is None:
-        raise TypeError(f"{subject} is None, it must be bytes or Payload: return b'' for an empty one")
+        raise TypeError(f"{subject} is None, it must be bytes or Payload: b'' is an empty one")
     return as_bytes(value, subject), None

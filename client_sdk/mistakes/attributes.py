@@ -108,6 +108,18 @@ SERVICE_HAS_NOT: Final = {
     ),
     **dict.fromkeys(("add_tag", "set_tag", "update_tags"), "write await service.set_tags({'region': 'us'})"),
     **dict.fromkeys(("stop", "close", "shutdown"), "write await service.drain()"),
+    **dict.fromkeys(
+        ("exception_handler", "errorhandler", "error_handler", "abort"),
+        "a handler raises ApplicationError('no order 42', word='not-found') for its caller",
+    ),
+    **dict.fromkeys(
+        ("on_startup", "on_shutdown", "on_event", "before_serving", "after_serving", "lifespan"),
+        "write it before and behind `await serve(url, service)`",
+    ),
+    **dict.fromkeys(
+        ("include_router", "register_blueprint", "mount", "include"),
+        "handlers of other modules are decorated with the same Service, or are service.implement(Contract)(object)",
+    ),
 }
 GROUP_HAS_NOT: Final = {
     **dict.fromkeys(_CALLS.split(", "), "its clients have it: group.clients[0]"),

@@ -106,6 +106,11 @@ async def test_what_other_streams_have_is_said_as_it_is_written_here() -> None:
             "'Answer' object has no attribute 'raise_for_status'; write answer.value, which raises answer.error if it "
             "has one",
         ),
+        (
+            lambda: unseen(Service("a")).errorhandler(KeyError),
+            "'Service' object has no attribute 'errorhandler'; a handler raises ApplicationError('no order 42', "
+            "word='not-found') for its caller",
+        ),
         (lambda: unseen(NoRoute("x")).detail, "'NoRoute' object has no attribute 'detail'; write error.text"),
         (lambda: unseen(NoRoute("x")).status_code, "'NoRoute' object has no attribute 'status_code'; write error.word"),
         (
