@@ -15,6 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.kinds import no_value
 from client_sdk.mistakes.operators import refused
 
 MAX_KEPT_DECODERS: Final = 256  # types; those of further ones are made for each message
@@ -182,7 +183,7 @@ class JsonCodec:
         if _is_model(type(value)):
             return msgspec.Raw(value.model_dump_json(by_alias=True).encode())
         if self._enc_hook is None:
-            raise TypeError(f"JSON has no {_name_of(type(value))}: {_INSTEAD}")
+            raise TypeError(f"JSON has no {_name_of(type(value))}: {no_value(value) or _INSTEAD}")
         return self._enc_hook(value)
 
     def _meant(self, type: type, value: Any) -> Any:

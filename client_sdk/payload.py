@@ -4,11 +4,10 @@ rsocket-py ships without type information; what type checkers shall know of its 
 `rsocket.payload.Payload` itself, and what arrives is of a class below it, which says how it is read.
 """
 
-import inspect
-from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, Final, Never
 
 from client_sdk.mistakes.attributes import names_told
+from client_sdk.mistakes.kinds import kind_of, no_value
 
 _OR: Final = "or give the call returns="
 _CODEC: Final = "with connect(url, codec=JSON)"
@@ -91,11 +90,7 @@ def as_bytes(value: object, subject: str) -> bytes:
         return b""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    if inspect.isawaitable(value):
-        raise TypeError(f"{subject} is a {type(value).__name__}: an await is missing before it")
-    if isinstance(value, AsyncIterable):
-        raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes; take its items with `async for`")
-    hint = "other values need a codec, such as codec=JSON"
+    hint = no_value(value) or "other values need a codec, such as codec=JSON"
     if subject == "metadata" and isinstance(value, dict | list):
         hint = "write json.dumps(value).encode(), and mime_type='application/json'"
     elif isinstance(value, BaseException):
@@ -104,7 +99,7 @@ def as_bytes(value: object, subject: str) -> bytes:
         hint = "text becomes bytes with text.encode()"
     elif isinstance(getattr(value, "data", None), bytes):
         hint = "its bytes are .data"
-    raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes; {hint}")
+    raise TypeError(f"{subject} is {kind_of(value)}, it must be bytes; {hint}")
 
 
 def as_parts(value: object, subject: str) -> tuple[bytes, bytes | None]:

@@ -16,7 +16,8 @@ from client_sdk.addresses import Address
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import BadAnswer
 from client_sdk.mistakes.handlers import answer_advice
-from client_sdk.mistakes.kinds import kind_of
+from client_sdk.mistakes.kinds import is_function, kind_of, no_value
+from client_sdk.mistakes.options import NOT_CALLED_BACK
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.services.contract import NOTHING
 from client_sdk.services.request import DATA_MIME
@@ -56,16 +57,16 @@ class Values:
     def body(self, value: object) -> bytes:
         """The data of a request; TypeError for what the codec cannot say."""
         if self._codec is not BYTES and not isinstance(value, (bytes, bytearray, memoryview)):
-            return self._codec.encode(value)
+            try:
+                return self._codec.encode(value)
+            except TypeError:
+                _check_value(value)
+                raise
         if value is None or isinstance(value, (bytes, bytearray, memoryview, str)):
             return as_bytes(value, "data")
         if isinstance(value, Payload):
             raise TypeError("data is Payload, it must be bytes: write payload.data, and metadata= for entries")
-        if isinstance(value, Address):
-            raise TypeError("data is Address, it must be bytes: the address comes first, then the data")
-        if inspect.isroutine(value):
-            how = f"write {value.__name__}() for what it gives; none is called back, items are read with async for"
-            raise TypeError(f"data is {type(value).__name__}, it must be bytes: {how}")
+        _check_value(value)
         raise TypeError(f"data is {type(value).__name__}, it must be bytes; values need a codec: {_HOW}")
 
     def entries(self, value: object, returns: object, metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
@@ -169,6 +170,21 @@ def _items_how(given: Any) -> str:
     body = "while True: yield await queue.get()" if isinstance(given, asyncio.Queue) else body
     body = "while True: yield await asyncio.to_thread(queue.get)" if isinstance(given, _QUEUES) else body
     return f": write `async def items():`, in it `{body}`, and give the call items()" if body else ""
+
+
+def _check_value(data: object) -> None:
+    """TypeError for what no codec makes data of, such as a callback."""
+    how = no_value(data)
+    if isinstance(data, Address):
+        how = "the address comes first, then the data"
+    elif isinstance(data, type):
+        how += " (the type of an answer is returns=)"
+    elif isinstance(data, AsyncIterable) or inspect.isasyncgenfunction(data):
+        how = "write client.request_channel(to, items, route='...'), which sends items one by one"
+    elif is_function(data):
+        raise TypeError(f"data is {kind_of(data)}, and {NOT_CALLED_BACK}; {how}")
+    if how:
+        raise TypeError(f"data is {kind_of(data)}: {how}")
 
 
 def _name_of(type: object) -> str:

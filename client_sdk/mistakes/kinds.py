@@ -3,9 +3,10 @@
 An annotation that has anything else in it is for the function to check.
 """
 
+import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping
 from datetime import timedelta
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -24,6 +25,7 @@ WHOLE: Final[frozenset[type]] = frozenset({int})
 BOOL: Final[frozenset[type]] = frozenset({bool})
 _NUMBER: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds)?\s*")
 _NAMES_ONLY: Final = re.compile(r"\(\w+=")
+FROM_TEXT: Final = ", or {}(...) around it"
 Kinds = Mapping[str, frozenset[type]]  # by parameter
 
 
@@ -67,7 +69,29 @@ def seconds_in(given: object) -> str:
     if isinstance(given, timedelta):
         return f"; write {given.total_seconds():g}"
     found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
-    return f"; write {found[1]}" if found else ""
+    return "" if found is None else f"; write {found[1]}{'' if found[2] else FROM_TEXT.format('float')}"
+
+
+def no_value(given: object) -> str:
+    """What to write in place of what is no value, so that no codec makes bytes of it; empty for anything else."""
+    if isinstance(given, type):
+        return f"write {given.__name__}(...) for an object of it"
+    if inspect.isawaitable(given):
+        if inspect.iscoroutine(given):
+            given.close()  # or Python warns of it, too
+        return "an await is missing before it"
+    if isinstance(given, AsyncIterable):
+        return "take its items with `async for`"
+    if inspect.isgenerator(given):
+        return "write list(...) for all that it yields"
+    if is_function(given):
+        name = getattr(given, "__name__", "")
+        return f"{f'write {name}()' if name.isidentifier() else 'call it'} for what it gives"
+    return ""
+
+
+def is_function(given: object) -> bool:
+    return inspect.isroutine(given) or isinstance(given, functools.partial)
 
 
 def _meant(name: str, given: object, kinds: frozenset[type]) -> str:
@@ -77,7 +101,8 @@ def _meant(name: str, given: object, kinds: frozenset[type]) -> str:
         return f"; write {given:.0f}"
     found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
     is_right = found is not None and not found[2] and (float in kinds or (int in kinds and "." not in found[1]))
-    return f"; write {found[1]}" if found and is_right else ""
+    kind = "float" if float in kinds else "int"
+    return f"; write {found[1]}{FROM_TEXT.format(kind)}" if found and is_right else ""
 
 
 def _is_one_of(value: object, kinds: frozenset[type]) -> bool:

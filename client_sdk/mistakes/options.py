@@ -10,6 +10,7 @@ LIKE: Final = 0.75  # how alike two names are, of 1, before one is proposed for 
 MAX_FUNCTIONS: Final = 3  # that are named as those which have an option
 MAX_OPTIONS: Final = 10  # of a function whose example is shown beside their names
 FUNCTIONS: Final[dict[str, frozenset[str]]] = {}  # what each public function knows by name; filled by `advised`
+_HEADERS: Final = "headers header meta attributes"
 
 # How an option is written, and what others call it.
 CALLED_ELSEWHERE: Final = {
@@ -19,7 +20,7 @@ CALLED_ELSEWHERE: Final = {
         "items=": "data body messages payloads",
         "route=": "method topic path endpoint handler action subject operation command procedure function",
         "returns=": "type response_type return_type result_type model schema cls into decode_as",
-        "metadata=": "headers header meta attributes",
+        "metadata={'text/plain': b'...'}": _HEADERS,
         "initial_n=": "request_n initial_request_n prefetch window buffer buffer_size credits",
         "enough_n=": "n count quorum minimum min_answers max_answers first limit",
         "timeout_s=": (
@@ -61,6 +62,10 @@ CALLED_ELSEWHERE: Final = {
         "drain_s=": "grace grace_s grace_period shutdown_timeout stop_timeout drain_timeout",
     }.items()
 }
+NOT_CALLED_BACK: Final = (
+    "no call takes a callback: an answer is awaited, items are read by `async for item in client.subscribe(...):`"
+)
+_ON_ITEM: Final = ("cb", "callback", "handler", "on_message", "on_next", "on_item", "on_response", "on_success")
 OF_CALLS: Final = {  # they are no option of a call, and what they are of would be the wrong thing to change
     **dict.fromkeys(("service", "name", "service_name", "to", "target"), "the address names it: address('orders')"),
     **dict.fromkeys(("tags", "labels", "region"), "the address has them: address('orders', region='eu')"),
@@ -70,14 +75,20 @@ OF_CALLS: Final = {  # they are no option of a call, and what they are of would 
         "the address has it: shard('carts', key='user', user='ada')",
     ),
     **dict.fromkeys(("reply_to", "correlation_id"), "an answer finds its call by itself: leave it out"),
+    **dict.fromkeys(_ON_ITEM, NOT_CALLED_BACK),
 }
 OF_UNANSWERED: Final = {  # calls that nobody answers
     **OF_CALLS,
-    **dict.fromkeys(("returns", "response_type"), "nobody answers it, and request_response has an answer"),
+    **dict.fromkeys(("returns", "response_type", *_ON_ITEM), "nobody answers it, and request_response has an answer"),
     **dict.fromkeys(("idempotent", "hedging"), "nobody answers it, and it is never sent twice: leave it out"),
+}
+OF_PUSHES: Final = {
+    **OF_UNANSWERED,
+    **dict.fromkeys(_HEADERS.split(), "metadata= are bytes, and mime_type= says of what kind"),
 }
 OF_GATHERS: Final = {
     **OF_CALLS,
+    **dict.fromkeys(_ON_ITEM, "nobody is called back: write `async for answer in client.gather(...):`"),
     **dict.fromkeys(
         ("return_exceptions", "raise_errors"), "an answer has its service's error, answer.error: leave it out"
     ),
@@ -89,7 +100,7 @@ OF_STREAMS: Final = {
         "leave the loop by break; initial_n= says how many the service may send before the first is read",
     ),
     **dict.fromkeys(
-        ("cb", "callback", "handler", "on_message", "on_next", "on_item"),
+        _ON_ITEM,
         "nobody is called back: write `async for item in ...:`, in a task of its own where other work goes on",
     ),
 }
@@ -251,7 +262,7 @@ def _special(known: list[str]) -> Mapping[str, str]:
         if "enough_n" in known:
             return OF_GATHERS
         if "returns" not in known and "contract" not in known:
-            return OF_UNANSWERED
+            return OF_PUSHES if "mime_type" in known else OF_UNANSWERED
         return OF_STREAMS if "initial_n" in known else OF_CALLS
     return OF_SERVICES if "codecs" in known and "tags" in known else {}
 
