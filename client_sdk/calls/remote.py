@@ -9,6 +9,7 @@ Decides which call a method is. How calls are made is `client`'s.
 
 import functools
 import inspect
+import reprlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, overload
 
@@ -369,10 +370,22 @@ def gather(
 
 def _read_method(function: object, model: str, taker: str, does: str) -> tuple[Remote, Method]:
     """What `Remote` made this function of."""
-    if isinstance(function, functools.partial) and isinstance(function.args[0], Remote):
+    if isinstance(function, functools.partial) and [type(each) for each in function.args] == [Remote, Method]:
         remote, method = function.args
         if method.model == model:
             return remote, method
+        how = "await" if method.model in (REQUEST_RESPONSE, FIRE_AND_FORGET) else "async for item in"
+        what = f"{remote._contract.name}.{method.name} is {method.model}"
+        raise TypeError(f"{taker} takes a method that {does}, and {what}: write `{how} orders.{method.name}(...)`")
+    if inspect.iscoroutine(function) or isinstance(function, Flow):
+        frame = function.cr_frame if inspect.iscoroutine(function) else None
+        asked = None if frame is None else frame.f_locals.get("method")
+        name = asked.name if isinstance(asked, Method) else "count" if taker == "gather" else "watch"
+        text = f"{taker} takes a method without parentheses, then its value: write {taker}(orders.{name}, value)"
+        if inspect.iscoroutine(function):
+            function.close()  # or Python warns of it, too
+            text += "; several calls at a time are asyncio.gather(call, call)" if taker == "gather" else ""
+        raise TypeError(f"{text}; without a contract write client.{taker}(to, data, route='...')")
     text = f"{taker} takes a method of what client.of(...) gave that {does}"
-    shown = getattr(function, "__qualname__", None) or repr(function)
+    shown = getattr(function, "__qualname__", None) or reprlib.repr(function)
     raise TypeError(f"{text}, not {shown}: without a contract write client.{taker}(to, data, route='...')")

@@ -144,5 +144,21 @@ async def test_what_is_no_method_of_a_contract_is_refused() -> None:
         lines: Any = client.of(Feed, address("feed")).lines
         with pytest.raises(TypeError, match=r"subscribe takes a method of what .* gave that gives a stream"):
             subscribe(Numbers().lines, 0)
-        with pytest.raises(TypeError, match=r"gather takes a method of what .* gave that gives an answer"):
+        with pytest.raises(
+            TypeError, match=r"and Feed\.lines is request_stream: write `async for item in orders\.lines"
+        ):
             gather(lines, 0)
+        once: Any = client.of(Feed, address("feed")).once
+        with pytest.raises(
+            TypeError, match=r"and Feed\.once is request_response: write `await orders\.once\(\.\.\.\)`"
+        ):
+            subscribe(once, 0)
+        with pytest.raises(
+            TypeError, match=r"write gather\(orders\.once, value\); several calls .* are asyncio\.gather"
+        ):
+            gather(once())
+        with pytest.raises(
+            TypeError, match=r"without parentheses, then its value: write subscribe\(orders\.watch, value\)"
+        ):
+            subscribe(stream := lines(0))
+        await stream.aclose()

@@ -55,6 +55,7 @@ wrong("a deadline that is too short", lambda world: world.client.request_respons
 wrong("the name of a service in place of an address", lambda world: world.client.request_response(unseen("echo")))
 wrong("text", lambda world: world.client.request_response(ECHO, "text", route="say"))
 wrong("a value without a codec", lambda world: world.client.request_response(ECHO, ["a"], route="count"))
+wrong("a callback", lambda world: anext(world.client.subscribe(ECHO, print, route="ticks")))
 wrong("a value that JSON has not", lambda world: world.values.request_response(ECHO, object(), route="count"))
 wrong("`codec=json`", lambda world: connect(world.url, codec=unseen(json)))
 wrong("`returns=` without a codec", lambda world: world.client.request_response(ECHO, route="say", returns=int))

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+import client_sdk
 from tests.client_sdk.public.mistakes.world import ECHO, service, unseen, wrong
 
 
@@ -44,6 +45,10 @@ wrong("the name of a service for `of`", lambda world: world.values.of(unseen(Ord
 wrong(
     "`timeout_s=` of a contract's method",
     lambda world: unseen(world.values.of(unseen(Orders), ECHO)).create("a book", timeout_s=3),
+)
+wrong(
+    "`gather` of a method that was called",
+    lambda world: client_sdk.gather(unseen(world.values.of(unseen(Orders), ECHO)).create("a book")),
 )
 wrong("a class in place of an object", lambda world: service().implement(unseen(Orders))(Empty))
 wrong("an object without the method", lambda world: service().implement(unseen(Orders))(Empty()))
