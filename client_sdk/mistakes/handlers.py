@@ -3,9 +3,12 @@
 import linecache
 import logging
 import re
+import textwrap
 from pathlib import Path
 from types import NoneType, TracebackType
 from typing import Any, Final, get_origin
+
+import msgspec.inspect
 
 _log: Final = logging.getLogger("client_sdk")
 _SDK: Final = str(Path(__file__).parents[1])
@@ -114,8 +117,9 @@ def _line_of(frame: TracebackType) -> str:
     return line or " ".join(f"{name}. {name}[" for name in code.co_names)
 
 
-def reading_advice(mime_type: str, text: str, data: bytes) -> str:
-    """For a caller whose `data` is no JSON, or JSON within JSON, as the `text` of the handler's codec says; else empty.
+def reading_advice(mime_type: str, text: str, data: bytes, wanted: Any) -> str:
+    """For a caller whose `data` is no JSON, JSON within JSON, or not the object that is `wanted`, as the `text` of the
+    handler's codec says; else empty.
 
     The words are those of msgspec and of pydantic.
     """
@@ -123,6 +127,10 @@ def reading_advice(mime_type: str, text: str, data: bytes) -> str:
         return ""
     if data.startswith((b'"{', b'"[')) and data.endswith(b'"'):
         return TWICE_JSON
+    if text.startswith(("Expected `object", "Object ")) and " - at `$" not in text:
+        names = ", ".join(each.encode_name for each in getattr(msgspec.inspect.type_info(wanted), "fields", ()))
+        shown = textwrap.shorten(names, 200, placeholder=" …")
+        return f"; it takes {wanted.__name__}, an object of JSON with {shown}" if names else ""
     return NO_JSON if _is_no_json(text) else ""
 
 

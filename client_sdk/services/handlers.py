@@ -218,7 +218,7 @@ def decoded(codec: Codec, data: bytes, type: Any, name: str) -> Any:
     try:
         return codec.decode(data, type)
     except ValueError as error:
-        text = f"{name}: {error}{reading_advice(codec.mime_type, str(error), data)}"
+        text = f"{name}: {error}{reading_advice(codec.mime_type, str(error), data, type)}"
         raise Refused("bad-payload", text, INVALID) from None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from client_sdk import JSON, BadAnswer, BadRequest, Payload, Request, Service, address, connect, multicast, sync
 from client_sdk.calls.values import Values
 from client_sdk.codecs import BYTES
+from client_sdk.mistakes.options import NOT_CALLED_BACK
 from client_sdk.testing import LocalBroker, local_broker
 
 TO = address("orders")
@@ -113,6 +115,10 @@ async def test_data_that_the_handler_does_not_take_is_a_bad_payload(broker: Loca
         with pytest.raises(BadRequest, match=r"Expected `int`, got `str` - at `\$.pieces`") as told:
             await client.request_response(TO, {"item": "pen", "pieces": "2"}, route="create", returns=Receipt)
         assert told.value.word == "bad-payload"
+        with pytest.raises(BadRequest) as told:
+            await client.request_response(TO, "pen", route="create", returns=Receipt)
+        text = "Expected `object`, got `str`; it takes Order, an object of JSON with item, pieces"
+        assert told.value.text == f"handler 'create' of service 'orders': {text}"
 
 
 @pytest.mark.parametrize(
@@ -128,6 +134,18 @@ async def test_data_that_the_handler_does_not_take_is_a_bad_payload(broker: Loca
         ({}, "text", None, "data is str, it must be bytes; text becomes bytes with"),
         ({"codec": JSON}, b"", complex, "JSON has no complex: take a dataclass"),
         ({"codec": JSON}, 1j, None, "JSON has no complex"),
+        *(
+            (codec, data, None, text)
+            for codec in ({}, {"codec": JSON})
+            for data, text in (
+                (print, rf"data is builtin.*, and {re.escape(NOT_CALLED_BACK)}; write print\(\) for what it gives"),
+                (TO, "data is Address: the address comes first, then the data"),
+                (lambda last: last, r"data is function, .*; call it for what it gives"),
+                (Order, r"data is the class Order: write Order\(\.\.\.\) for an object of it"),
+                ((number for number in range(3)), r"data is generator: write list\(\.\.\.\) for all that it yields"),
+                (items_of, r"data is function: write client\.request_channel\(to, items, route='\.\.\.'\)"),
+            )
+        ),
     ],
 )
 async def test_what_no_codec_has_is_told_before_anything_is_sent(
@@ -198,20 +216,3 @@ def test_items_of_a_channel_that_do_not_come_one_by_one_say_what_gives_them(item
         Values(BYTES).items(items)
     text = "they must be an async iterable, such as what an async function with yield gives"
     assert str(told.value) == f"the items of a channel are {type(items).__name__}, {text}{how}"
-
-
-@pytest.mark.parametrize(
-    ("data", "how"),
-    [
-        (TO, "Address, it must be bytes: the address comes first, then the data"),
-        (
-            print,
-            "builtin_function_or_method, it must be bytes: write print() for what it gives; none is called back, items "
-            "are read with async for",
-        ),
-    ],
-)
-def test_data_that_is_another_argument_says_which(data: Any, how: str) -> None:
-    with pytest.raises(TypeError) as told:
-        Values(BYTES).body(data)
-    assert str(told.value) == f"data is {how}"
