@@ -60,6 +60,7 @@ GATHER_ENTRY: Final = entry_bytes(GATHER_MIME, VERSION)  # of the request
 WHO: Final = VERSION + b"\x01"  # content of the entry of a request that asks who is there
 TAGGED: Final = VERSION + b"\x02"  # likewise, of one that wants the tags of who answers
 TAGGED_ENTRY: Final = entry_bytes(GATHER_MIME, TAGGED)
+ERROR_HOW: Final = "raised by answer.value: answer.is_ok and answer.error tell it without raising"
 RAW: Final = object()
 MAX_FAILURE_BYTES: Final = 8192  # of the text of a failure; the rest of a longer one is cut
 
@@ -101,6 +102,8 @@ class Answer(Generic[T]):
         b'3'
         """
         if self.error is not None:
+            if ERROR_HOW not in getattr(self.error, "__notes__", ()):
+                self.error.add_note(ERROR_HOW)
             raise self.error
         return cast("T", self.data if self.made is RAW else self.made)
 

@@ -74,7 +74,13 @@ async def test_everybody_answers_and_says_who_it_is() -> None:
                 (mall.id(2), "stock", b"", None, "sold-out"),
             ]
         )
-        assert type(next(each.error for each in answers if not each.is_ok)) is ApplicationError
+        (failed,) = (each for each in answers if not each.is_ok)
+        for _ in range(2):
+            with pytest.raises(ApplicationError) as raised:
+                print(failed.value)
+        assert raised.value.__notes__ == [
+            "raised by answer.value: answer.is_ok and answer.error tell it without raising"
+        ]
         await mall.shops[0].service.set_tags({"region": "eu"})
         tagged = await client.gather(ALL, b"books", route="count", timeout_s=10, with_tags=True)
         assert {each.route_id: each.tags for each in tagged} == {
