@@ -15,6 +15,7 @@ from typing import Final
 
 from client_sdk.errors import BadAddress
 from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.attributes import names_told
 from client_sdk.mistakes.kinds import BOOL, check_kind
 from client_sdk.mistakes.methods import look_at, looked_at
 from rsocket_wire.errors import BrokerError
@@ -48,10 +49,24 @@ ELSEWHERE: Final = {
         ("route", "timeout_s", "returns"), "the call, as in request_response(address('orders'), b'', route='create')"
     ),
 }
+# What people ask an Address for, and what to write.
+_ASKED: Final = {
+    **dict.fromkeys(("with_lb", "lb", "with_load_balancer"), ELSEWHERE["lb"]),
+    **dict.fromkeys(("with_sticky", "sticky"), ELSEWHERE["sticky"]),
+    **dict.fromkeys(("with_key", "key", "with_shard_key", "shard_key"), ELSEWHERE["key"]),
+    **dict.fromkeys(("with_tags", "with_tag", "add_tag", "set_tag", "with_region"), "address('orders', region='eu')"),
+    **dict.fromkeys(
+        ("route", "with_route", "with_timeout", "timeout_s", "request_response", "request_stream", "call", "send"),
+        "client.request_response(address('orders'), b'...', route='create', timeout_s=5)",
+    ),
+    "name": "address.service",
+    "kind": "address.routing",
+}
 _URLS: Final = tuple(f"{scheme}://" for scheme in SCHEMES)
 _ROUTINGS: Final[dict[int, str]] = {UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
 
 
+@names_told("Address", _ASKED)
 class Address:
     """Which routes a request wants, and how one is chosen; immutable. Made by `address`, `multicast` and `shard`.
 
@@ -282,7 +297,9 @@ def _tag(name: str | Key, value: str | None) -> Tag:
     if value is not None and not isinstance(value, str):
         text = f"the value of tag {name} is {type(value).__name__}, it must be str or None"
         mend = f"; write str({value!r})" if isinstance(value, int | float) else ""
-        mend = "; each value is an address of its own" if isinstance(value, list | tuple | set) else mend
+        if isinstance(value, list | tuple | set) and value:
+            each = " and one with ".join(f"{name}={str(one)!r}" for one in [*value][:2])
+            mend = f"; a tag has one value: make one address, or service, with {each}"
         raise TypeError(text + mend)
     try:
         return Tag.of(name, value)

@@ -15,6 +15,13 @@ from client_sdk.mistakes.options import FUNCTIONS, MAX_OPTIONS, unknown_option
 F = TypeVar("F", bound=Callable[..., Any])
 SERVE_SEVERAL: Final = "several are served by `await asyncio.gather(serve(url, a), serve(url, b))` in an async function"
 
+# What a text behind the name of a service may mean, by the function.
+SECOND_TEXT: Final = {
+    "address": "; a route is route= of the call, and another service has an address of its own",
+    "multicast": "; a route is route= of the call, and several services have a tag in common, multicast(kind='store')",
+    "shard": "; key= names the tag by whose value the route is chosen",
+}
+
 
 class NoOptions(TypedDict):
     """What a function takes as `**options` that knows all of its options by name: type checkers report any other."""
@@ -56,8 +63,8 @@ def advised(example: str, options: Any = None, *, is_hot: bool = True) -> Callab
                     return
                 text = str(error).replace(" keyword-only", "")  # as of Python 3.14
                 code = _with_port(example, *given[:2]) if own[0] == "urls" and len(given) > 1 else example
-                if own[0] == "service" and len(given) > 1 and isinstance(given[1], str):
-                    text += "; a route is route= of the call"
+                if len(given) > 1 and isinstance(given[1], str):
+                    text += SECOND_TEXT.get(name, "")
                 if [type(each).__name__ for each in given[1:3]] == ["Service", "Service"]:
                     raise TypeError(f"{name}() takes one Service: {SERVE_SEVERAL}") from None
                 raise TypeError(f"{name}(): {text}; write `{code}`") from None

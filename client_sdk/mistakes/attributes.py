@@ -3,7 +3,6 @@
 Type checkers do not know of it: these report each attribute that is missing.
 """
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Never, TypeVar
 
@@ -175,11 +174,24 @@ def names_told(what: str, code: Mapping[str, str]) -> Callable[[C], C]:
     def decorated(kind: C) -> C:
         kind.__name__ = kind.__qualname__ = what
         for name in code:
-            setattr(kind, name, property(functools.partial(_refuse, what, name, code[name])))
+            setattr(kind, name, _Missing(f"{what!r} object has no attribute {name!r}; write {code[name]}", name))
         return kind
 
     return decorated
 
 
-def _refuse(what: str, name: str, code: str, _: object) -> Never:
-    raise AttributeError(f"{what!r} object has no attribute {name!r}; write {code}", name=name, obj=None)
+class _Missing:
+    """No property, of which documents would tell."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._told: Final = (text, name)
+
+    def __get__(self, thing: object, kind: type) -> "_Missing":
+        if thing is None:
+            return self
+        text, name = self._told
+        raise AttributeError(text, name=name, obj=None)
+
+    def __set__(self, thing: object, value: object) -> Never:
+        self.__get__(thing, type(thing))
+        raise AssertionError

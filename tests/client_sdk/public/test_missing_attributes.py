@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk import JSON, Answer, Client, Flow, NoRoute, Payload, Service, connect, sync
+from client_sdk import JSON, Answer, Client, Flow, NoRoute, Payload, Service, address, connect, sync
 from client_sdk.payload import Received
 from tests.client_sdk.fake_broker import FakeBroker
 
@@ -21,6 +21,17 @@ def test_a_missing_name_is_said_with_what_there_is() -> None:
     assert (told.value.name, told.value.obj) == ("readable", None)  # no proposal of Python's
     with pytest.raises(AttributeError, match=r"'request_respons'; did you mean request_response\?$"):
         Service("orders").request_respons()  # type: ignore[attr-defined]
+
+
+def test_what_an_address_has_not_is_said_with_the_code_to_write() -> None:
+    to: Any = address("orders")
+    for _ in range(2):
+        with pytest.raises(AttributeError, match=r"'with_lb'; write address\('orders', lb='round_robin'\)$"):
+            to.with_lb("random")
+    with pytest.raises(AttributeError, match=r"'name'; write address\.service$"):
+        to.name = "billing"
+    assert not hasattr(to, "key")
+    assert copy.copy(to) == to
 
 
 def test_what_asks_for_attributes_finds_none() -> None:
