@@ -414,7 +414,7 @@ def _check_types(
             credentials is None
             or isinstance(credentials, Token | Password)
             or (callable(credentials) and not isinstance(credentials, type)),
-            "the async function itself, without ()" if inspect.iscoroutine(credentials) else _CREDENTIALS,
+            _credentials_meant(credentials),
         ),
         ("lease", lease, lease is None or _is_lease(lease), "(requests, seconds), such as (100, 1.0)"),
         (
@@ -441,6 +441,14 @@ def _check_types(
                 given.close()  # or Python warns of it, too
             what = repr(given) if isinstance(given, tuple) and name == "lease" else kind_of(given)
             raise TypeError(f"{name}= is {what}, it must be {wanted}")
+
+
+def _credentials_meant(given: object) -> str:
+    if inspect.iscoroutine(given):
+        return "the async function itself, without ()"
+    if isinstance(given, list | tuple) and len(given) == 2 and str(given[0]).lower() != "bearer":
+        return "Password(name, password) of the two"
+    return _CREDENTIALS
 
 
 def _is_lease(given: object) -> bool:

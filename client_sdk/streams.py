@@ -226,7 +226,8 @@ class Flow(AsyncIterator[Item]):
         if not isinstance(initial_n, int):
             raise TypeError(f"initial_n is {type(initial_n).__name__}, it must be int: items under way at a time")
         if not 1 <= initial_n <= MAX_N:
-            raise ValueError(f"initial_n is {initial_n}, it must be 1..{MAX_N}")
+            how = f"items under way at a time; leave it out for {DEFAULT_WINDOW_N}"
+            raise ValueError(f"initial_n is {initial_n}, it must be 1..{MAX_N}: {how}")
         self._open_stream = open_stream
         self._inflow: Final = Inflow(initial_n, initial_n)
         self._timeout_s: Final = timeout_s

@@ -42,8 +42,10 @@ class Subscription(Flow[T]):
         `waits_for_service`: else the first request that a broker gets must find one.
         """
         if resume is not None and not callable(resume):
-            what = f"it must be a function of the last item, such as lambda last: {resume!r}"
-            raise TypeError(f"resume= is {type(resume).__name__}, {what}")
+            how = "it must be a function of the last item, such as lambda last: last (of a Payload: last.data)"
+            if isinstance(resume, bool):
+                how += "; leave it out to send the same each time; sessions are resumed by connect(url, resume=True)"
+            raise TypeError(f"resume= is {type(resume).__name__}, {how}")
         check_kind("endless", is_endless, BOOL)
         check_kind("wait_for_service", waits_for_service, BOOL)
         # Not Flow's: the streams below are.

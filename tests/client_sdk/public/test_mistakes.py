@@ -30,7 +30,7 @@ from client_sdk import (
 )
 from client_sdk.mistakes.arguments import SERVE_SEVERAL
 from client_sdk.mistakes.operators import CLOSE_HOW
-from client_sdk.mistakes.options import CALLED_ELSEWHERE, FUNCTIONS
+from client_sdk.mistakes.options import CALLED_ELSEWHERE, FUNCTIONS, NOT_CALLED_BACK
 from client_sdk.services.service import HOW_SERVICE
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import FakeBroker
@@ -233,6 +233,26 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: connect(URL, codec=unseen(json)), "codec= is module, it must be a Codec, such as client_sdk.JSON"),
     (lambda: Service(unseen(3)), "the name of a service is int, it must be str: Service('orders')"),
     (lambda: Service("a", tags=unseen(["b"])), "tags= is list, it must be a dict, such as {'region': 'eu'}"),
+    (
+        lambda: address("a", region=unseen(["eu", "us", "ap"])),
+        "the value of tag region is list, it must be str or None; a tag has one value: "
+        "make one address, or service, with region='eu' and one with region='us'",
+    ),
+    (
+        lambda: unseen(address)("orders", "billing"),
+        "address(): too many positional arguments; a route is route= of the call, and another service has an address "
+        "of its own; write `address('orders', region='eu')`",
+    ),
+    (
+        lambda: unseen(multicast)("orders", "billing"),
+        "multicast(): too many positional arguments; a route is route= of the call, and several services have a tag in "
+        "common, multicast(kind='store'); write `multicast('cache', region='eu')`",
+    ),
+    (
+        lambda: unseen(shard)("orders", "user", "ada"),
+        "shard(): too many positional arguments; key= names the tag by whose value the route is chosen; "
+        "write `shard('carts', key='user', user='ada')`",
+    ),
     (lambda: address("a", version=unseen(3)), "the value of tag version is int, it must be str or None; write str(3)"),
     (
         lambda: unseen(Service)("a", initial_n=3),
@@ -454,7 +474,40 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
             ),
             (
                 lambda: client.request_response(to, timeout_s=unseen("3")),
-                "timeout_s is str, it must be a number of seconds, or None; write 3",
+                "timeout_s is str, it must be a number of seconds, or None; write 3, or float(...) around it",
+            ),
+            (
+                lambda: unseen(client).request_response(to, headers={"x-request-id": "7"}),
+                "Client.request_response() has no argument headers=; write metadata={'text/plain': b'...'}",
+            ),
+            (
+                lambda: unseen(client).metadata_push(to, headers={}),
+                "Client.metadata_push() has no argument headers=; "
+                "metadata= are bytes, and mime_type= says of what kind",
+            ),
+            (
+                lambda: unseen(client).request_response(to, callback=print),
+                f"Client.request_response() has no argument callback=; {NOT_CALLED_BACK}",
+            ),
+            (
+                lambda: unseen(client).fire_and_forget(to, cb=print),
+                "Client.fire_and_forget() has no argument cb=; nobody answers it, and request_response has an answer",
+            ),
+            (
+                lambda: unseen(client).gather(to, cb=print),
+                "Client.gather() has no argument cb=; nobody is called back: "
+                "write `async for answer in client.gather(...):`",
+            ),
+            (
+                lambda: anext(client.subscribe(to, resume=unseen(5))),
+                "resume= is int, it must be a function of the last item, such as lambda last: last "
+                "(of a Payload: last.data)",
+            ),
+            (
+                lambda: anext(client.subscribe(to, resume=unseen(True))),
+                "resume= is bool, it must be a function of the last item, such as lambda last: last "
+                "(of a Payload: last.data); leave it out to send the same each time; "
+                "sessions are resumed by connect(url, resume=True)",
             ),
             (
                 lambda: client.request_response(to, returns=unseen("Order")),

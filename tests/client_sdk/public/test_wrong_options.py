@@ -75,7 +75,10 @@ KINDS: list[tuple[Callable[[], object], str]] = [
     (lambda: RetryPolicy(budget=unseen(0.1)), "budget= is float, it must be RetryBudget(ratio=0.1)"),
     (lambda: RetryPolicy(budget=unseen(RetryBudget)), "budget= is the class RetryBudget, it must be RetryBudget()"),
     (lambda: Hedging(budget=unseen("10")), "budget= is str, it must be RetryBudget()"),
-    (lambda: RetryPolicy(attempts=unseen("3")), "attempts is str, it must be a whole number; write 3"),
+    (
+        lambda: RetryPolicy(attempts=unseen("3")),
+        "attempts is str, it must be a whole number; write 3, or int(...) around it",
+    ),
     (lambda: RetryPolicy(attempts=unseen(3.0)), "attempts is float, it must be a whole number; write 3"),
     (
         lambda: RetryPolicy(attempts=unseen(math.inf)),
@@ -98,13 +101,16 @@ KINDS: list[tuple[Callable[[], object], str]] = [
         "attempts is str, it must be a whole number: write `RetryPolicy(attempts=3)`",
     ),
     (lambda: Hedging(quantile=unseen(timedelta(0, 2))), "quantile is timedelta, it must be a number"),
-    (lambda: RetryBudget(unseen("0.2")), "ratio is str, it must be a number; write 0.2"),
+    (lambda: RetryBudget(unseen("0.2")), "ratio is str, it must be a number; write 0.2, or float(...) around it"),
     (lambda: RetryBudget(min_per_s=unseen(None)), "min_per_s is NoneType, it must be a number"),
     (
         lambda: Hedging(unseen("50ms")),
         "after_s is str, it must be a number of seconds, or None: write `Hedging(after_s=0.1)`",
     ),
-    (lambda: Hedging(quantile=unseen("0.9")), "quantile is str, it must be a number; write 0.9"),
+    (
+        lambda: Hedging(quantile=unseen("0.9")),
+        "quantile is str, it must be a number; write 0.9, or float(...) around it",
+    ),
     (
         lambda: unseen(Password)("s"),
         "Password(): missing a required argument: 'password'; write `Password('name', 'secret')`",
@@ -121,6 +127,14 @@ KINDS: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: Password("ada", unseen(b"s")), "the password is bytes, it must be str; write it with .decode()"),
     (lambda: Password(unseen(7), "s"), "the name is int, it must be str"),
+    (
+        lambda: connect(URL, credentials=unseen(("ada", "secret"))),
+        "credentials= is tuple, it must be Password(name, password) of the two",
+    ),
+    (
+        lambda: connect(URL, credentials=unseen(("Bearer", "secret"))),
+        "credentials= is tuple, it must be Token('...'), Password('name', '...') or an async function that gives one",
+    ),
     (
         lambda: connect(URL, credentials=unseen(fetch())),
         "credentials= is coroutine, it must be the async function itself, without ()",
@@ -143,7 +157,7 @@ KINDS: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: offer(URL, Service("a"), connections=unseen("2")),
-        "connections is str, it must be a whole number; write 2",
+        "connections is str, it must be a whole number; write 2, or int(...) around it",
     ),
     (
         lambda: connect(URL, mime_type=unseen(3)),
@@ -157,13 +171,19 @@ KINDS: list[tuple[Callable[[], object], str]] = [
     (lambda: connect(URL, resume=unseen(3)), "resume is int, it must be True or False"),
     (lambda: connect(URL, tracing=unseen("no")), "tracing is str, it must be True or False"),
     (lambda: connect(URL, says_deadlines=unseen(1)), "says_deadlines is int, it must be True or False"),
-    (lambda: connect(URL, fragment_bytes=unseen("64")), "fragment_bytes is str, it must be a whole number; write 64"),
+    (
+        lambda: connect(URL, fragment_bytes=unseen("64")),
+        "fragment_bytes is str, it must be a whole number; write 64, or int(...) around it",
+    ),
     (lambda: connect(URL, lease=unseen(100)), "lease= is int, it must be (requests, seconds), such as (100, 1.0)"),
     (
         lambda: connect(URL, lease=unseen((100,))),
         "lease= is (100,), it must be (requests, seconds), such as (100, 1.0)",
     ),
-    (lambda: connect(URL, keepalive_s=unseen("5")), "keepalive_s is str, it must be a number of seconds; write 5"),
+    (
+        lambda: connect(URL, keepalive_s=unseen("5")),
+        "keepalive_s is str, it must be a number of seconds; write 5, or float(...) around it",
+    ),
     (
         lambda: connect(URL, connect_timeout_s=unseen(timedelta(0, 3))),
         "connect_timeout_s is timedelta, it must be a number of seconds; write 3",
