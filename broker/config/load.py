@@ -43,7 +43,7 @@ from broker.config.principal import read_principal, split_list
 from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
 from broker.config.sections.admin_checks import admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
-from broker.config.sections.files import file_mistakes, why_unread
+from broker.config.sections.files import MADE_BY, file_mistakes, why_unread
 from broker.config.sections.meant import meant_items, meant_value
 from broker.config.sections.near import near_name, near_option, near_section, near_table_key, near_variable, near_word
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
@@ -445,8 +445,9 @@ def _check_files(found: _Findings) -> None:
                 found.blame(name, f"{shown_value(path)} is not a directory; write the path of a folder")
         except OSError as error:
             text = f"{shown_value(path)} {why_unread(path, error, name)}"
-            if doc.option.is_secret:  # whoever wrote the secret itself sees no name of a file
-                text = f"the file cannot be read: {error.strerror}; write the path of a file that holds the secret"
+            if doc.option.is_secret or (":" in path and name in MADE_BY):  # it may be the secret, or a password, itself
+                what = f"; {MADE_BY[name]} makes its lines" if name in MADE_BY else " that holds the secret"
+                text = f"the file cannot be read: {error.strerror}; write the path of a file{what}"
             found.blame(name, text)
             found.wrong.add(name)
 

@@ -181,8 +181,8 @@ def toml_key(name: str) -> str:
 
 
 def shown_value(value: object) -> str:
-    """A value in a mistake: as TOML, on one line, shortened."""
-    text = toml_text(value)
+    """A value in a mistake: as TOML, on one line, shortened; without what is in tables, which may be passwords."""
+    text = re.sub(r"\{.+\}", "{…}", toml_text(value)) if isinstance(value, dict | list) else toml_text(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 

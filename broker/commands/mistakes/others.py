@@ -127,7 +127,10 @@ NO_OPTIONS: Final = {
             'Write mode = "required", and users or jwt, in [auth] of the file of --config (docs/security.md)',
         ),
         **dict.fromkeys(
-            ("--cert", "--key", "--tls", "--ssl", "--certfile", "--keyfile", "--certificate"),
+            (
+                *("--cert", "--key", "--tls", "--ssl", "--certfile", "--keyfile", "--certificate"),
+                *("--tls-cert", "--tls-key", "--ssl-certfile", "--ssl-keyfile", "--private-key"),
+            ),
             "Write certificate and key in [tls] of the file of --config, and --listen tls://HOST:PORT",
         ),
         **dict.fromkeys(("--verbose", "--debug", "-v", "-vv"), MORE_LOG),

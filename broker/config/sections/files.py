@@ -9,7 +9,7 @@ from rsocket_wire.errors import BrokerError
 from rsocket_wire.files import missing_advice
 
 MAKES_USERS: Final = "rsocket-broker password NAME"
-_MADE_BY: Final = {"auth.users": MAKES_USERS}
+MADE_BY: Final = {"auth.users": MAKES_USERS, "admin.tokens": "rsocket-broker token new NAME"}
 
 
 def lines_of(path: str) -> Iterator[tuple[int, str]]:
@@ -32,7 +32,7 @@ def why_unread(path: str, error: OSError, option: str = "") -> str:
         text += f"; write the path of a file in it{_one_of(path)}"
     if isinstance(error, FileNotFoundError):
         text += missing_advice(path)
-        text += f"; {_MADE_BY[option]} makes its lines" if option in _MADE_BY else ""
+        text += f"; {MADE_BY[option]} makes its lines" if option in MADE_BY else ""
     return text
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.config.options import OptionDoc
 from broker.config.quantities import SIZE, TIME
+from broker.config.sections.files import MADE_BY
 from broker.config.toml import shown_value, toml_text
 from broker.config.urls import meant_url
 from rsocket_wire.errors import BrokerError
@@ -27,7 +28,6 @@ _ACCEPTED: Final = {
     **dict.fromkeys(("jwt", "token", "tokens", "bearer", "oauth", "oauth2", "oidc"), "jwt"),
     **dict.fromkeys(("tls", "mtls", "cert", "certificate", "certificates"), "certificate"),
 }
-_MADE_BY: Final = {"auth.users": "rsocket-broker password NAME", "admin.tokens": "rsocket-broker token new NAME"}
 _LISTENS: Final = '["tcp://127.0.0.1:7878"]'
 _NAMES: Final = re.compile(r"[\w.@:*-]+([ \t]*,[ \t]*[\w.@:*-]+)+")  # which may have commas only between them
 
@@ -45,8 +45,8 @@ def meant_value(doc: OptionDoc, raw: object, read: Read) -> str:
         if not wrong:
             return f"; write {toml_text(raw[0])}, without brackets"
         return meant_value(doc, raw[0], read) or ("" if wrong.startswith("must be") else f"; {wrong}")
-    if isinstance(raw, dict) and doc.name in _MADE_BY:
-        return f"; {_MADE_BY[doc.name]} makes the lines of that file"
+    if isinstance(raw, dict | list) and doc.name in MADE_BY:
+        return f'; write {doc.key} = "FILE", and {MADE_BY[doc.name]} makes the lines of that file'
     if doc.words:
         word = str(raw).lower()
         if doc.name == "auth.mode" and word in _ACCEPTED:

@@ -199,8 +199,18 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ),
         (
             "[auth.users]\nada = 'x'",
-            '2: auth.users: must be the path of a file or empty, not {"ada": "x"}; '
+            '2: auth.users: must be the path of a file or empty, not {…}; write users = "FILE", and '
             "rsocket-broker password NAME makes the lines of that file",
+        ),
+        (
+            '[[auth.users]]\nname = "ada"\npassword = "secret"',
+            '2: auth.users: must be the path of a file or empty, not [{…}]; write users = "FILE", and '
+            "rsocket-broker password NAME makes the lines of that file",
+        ),
+        (
+            '[auth]\nmode = "required"\naccept = ["user"]\nusers = "ada:secret"',
+            "5: auth.users: the file cannot be read: No such file or directory; write the path of a file; "
+            "rsocket-broker password NAME makes its lines",
         ),
         ("[admin]\nlisten = 7070", '3: admin.listen: must be HOST:PORT or "off", not 7070; write "127.0.0.1:7070"'),
         ('[admin]\nlisten = "7070"', '3: admin.listen: "7070" is a port without a host; write 127.0.0.1:7070'),
@@ -351,7 +361,7 @@ def test_all_mistakes_of_all_sources_come_together_in_order(folder: Path) -> Non
         "broker.toml:10: limits.max_frame_bytes: must be a whole number from 64 to 16777215, not 1",
         'broker.toml:13: log.level: must be "debug", "info", "warning" or "error", not "[tls]\\nkey = \\"x\\""',
         'broker.toml:16: log.format: must be "text" or "json", not "xml"',
-        'broker.toml:18: events.dir: must be the path of a directory or empty, not {"roll_s": 3}',
+        "broker.toml:18: events.dir: must be the path of a directory or empty, not {…}",
         f'environment: RSB_ROUTING__CHOOSER: must be {A_CHOOSER}, not "best"',
         'command line: --admin: "here" has no port; write here:PORT; port 0 is any free one',
     ]

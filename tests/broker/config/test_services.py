@@ -44,7 +44,7 @@ def test_what_tables_of_services_say_is_kept_by_name(folder: Path) -> None:
         ("[service]\nchooser = 1", "3: service.chooser: must be a table [service.NAME] of one service, not 1"),
         (
             "[[service.orders]]\nchooser = 1",
-            '2: service.orders: must be a table [service.NAME] of one service, not [{"chooser": 1}]',
+            "2: service.orders: must be a table [service.NAME] of one service, not [{…}]",
         ),
         ("service = 1", "2: service: must be a section, not 1"),
         ('[service.""]', '2: service."": the name of a service must be printable text of 1 to 255 bytes'),
