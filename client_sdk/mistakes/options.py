@@ -63,7 +63,8 @@ CALLED_ELSEWHERE: Final = {
     }.items()
 }
 NOT_CALLED_BACK: Final = (
-    "no call takes a callback: an answer is awaited, items are read by `async for item in client.subscribe(...):`"
+    "no call takes a callback: request_response gives the answer, and items are read by "
+    "`async for item in client.subscribe(...):`, without async by `for`"
 )
 _ON_ITEM: Final = ("cb", "callback", "handler", "on_message", "on_next", "on_item", "on_response", "on_success")
 OF_CALLS: Final = {  # they are no option of a call, and what they are of would be the wrong thing to change
@@ -88,7 +89,7 @@ OF_PUSHES: Final = {
 }
 OF_GATHERS: Final = {
     **OF_CALLS,
-    **dict.fromkeys(_ON_ITEM, "nobody is called back: write `async for answer in client.gather(...):`"),
+    **dict.fromkeys(_ON_ITEM, "nobody is called back: it gives all answers"),
     **dict.fromkeys(
         ("return_exceptions", "raise_errors"), "an answer has its service's error, answer.error: leave it out"
     ),

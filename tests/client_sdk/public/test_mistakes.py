@@ -495,8 +495,7 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
             ),
             (
                 lambda: unseen(client).gather(to, cb=print),
-                "Client.gather() has no argument cb=; nobody is called back: "
-                "write `async for answer in client.gather(...):`",
+                "Client.gather() has no argument cb=; nobody is called back: it gives all answers",
             ),
             (
                 lambda: anext(client.subscribe(to, resume=unseen(5))),
