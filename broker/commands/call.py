@@ -112,7 +112,7 @@ def call(
     if service is not None:
         terminal.check_name("the service", service, "call {url} --service NAME")
     if service is None and not tags:
-        raise click.UsageError("name what to call: --service NAME or --tag NAME=VALUE")
+        raise click.UsageError(f"name what to call: {terminal.named_by(place.url)}")
     if (to_all or gather) and keys:
         raise click.UsageError("--all and --gather exclude --shard-key")
     for key in keys:

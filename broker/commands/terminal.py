@@ -37,6 +37,8 @@ PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
 
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
 READ_BYTES = 1 << 16
+# `orders.create`, as gRPC and NATS write it, which may also be the name of a host.
+_SERVICE_AND_ROUTE = re.compile(r"([A-Za-z][\w-]*)\.([A-Za-z][\w.-]*)$")
 _URL = re.compile(r"[a-z+]+://|(localhost|[0-9.]+|\[[0-9a-f:]+\]):[0-9]+$")
 SOURCE = "broker.url_source"  # in the context of click: what a URL that no option gave is from
 IN_THE_CLEAR = ("tcp://", "ws://", "unix://")
@@ -267,7 +269,7 @@ def shown_json(data: bytes, is_pretty: bool) -> bytes:
         msgspec.json.decode(data)
         return msgspec.json.format(data, indent=2 if is_pretty else -1)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"an answer is no JSON: {error}; it is {data[:80]!r}") from None
+        raise click.ClickException(f"an answer is no JSON: {error}; it is {data[:80]!r}; leave --json out") from None
 
 
 def put_line(line: bytes) -> None:
@@ -409,6 +411,8 @@ def _url_among(words: tuple[str, ...], given: Mapping[str, object]) -> str | Non
         service = next((word for word in words if not _URL.match(word)), "NAME")
         check_name("NAME", name, f"offer {service} {{url}}")
     others = [word for word in words if not re.search(r"://|^[^=]*[:.][^=]*$|^localhost$", word)]
+    if len(words) > 1 and not others:
+        others = [word for word in words if _SERVICE_AND_ROUTE.match(word)]
     if not others:
         if len(words) > 1:
             raise click.UsageError(f"one URL at most, not {' '.join(words)}")
@@ -422,13 +426,26 @@ def _url_among(words: tuple[str, ...], given: Mapping[str, object]) -> str | Non
         hint = f"quote data with spaces: --data {shlex.quote(' '.join([data, *others]))}"
     elif "service" in given and given["service"] == word:
         hint = "leave it out, --service says that"
-    elif "service" in given and given["service"] is None and not given.get("tags"):
+    elif "service" in given and given["service"] is None and (dotted := _SERVICE_AND_ROUTE.match(word)):
+        hint = f"write --service {dotted[1]} --route {dotted[2]}, the data is --data"
+    elif "service" in given and not (
+        given["service"] or given.get("tags") or any(map(_SERVICE_AND_ROUTE.match, words))
+    ):
         hint = f"write --service {shlex.quote(word)}; the route is --route, the data --data"
+    elif given.get("route") and not given.get("data"):
+        hint = f"write --data {shlex.quote(' '.join(others))}"
     elif "data" in given:
         hint = "the service is --service, the route --route, the data --data"
     else:
         hint = f"it begins with {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
     raise click.UsageError(f"{word!r} is taken as the URL; {hint}")
+
+
+def named_by(url: str) -> str:
+    """The options that name a service, with what stands in the place of the URL where that may be meant."""
+    dotted = _SERVICE_AND_ROUTE.match(url)
+    meant = f"; write --service {dotted[1]} --route {dotted[2]} if {url!r}, taken as the URL, is that" if dotted else ""
+    return f"--service NAME or --tag NAME=VALUE{meant}"
 
 
 def _is_behind(word: str, option: str, value: str) -> bool:

@@ -7,6 +7,8 @@ COMMANDS: Final = {
     "": {
         **dict.fromkeys(("start", "run", "broker", "server", "listen"), "serve"),
         **dict.fromkeys(("send", "request", "invoke", "req", "pub", "publish"), "call"),
+        **dict.fromkeys(("subscribe", "sub", "consume", "stream", "receive"), "call --stream"),
+        **dict.fromkeys(("monitor", "top", "stats", "metrics"), "ctl traffic --watch"),
         **dict.fromkeys(("reply", "respond", "service"), "offer"),
         **dict.fromkeys(("benchmark", "perf"), "bench"),
         **dict.fromkeys(("validate", "config", "lint"), "check"),
@@ -16,6 +18,7 @@ COMMANDS: Final = {
         "version": "--version",
         "ping": "ctl status",
         "health": "ctl status --check",
+        "info": "ctl status",
         "ls": "ctl services",
         **{
             name: f"ctl {name}"
@@ -62,6 +65,7 @@ COMMANDS: Final = {
 }
 
 _OUT: Final = "rsocket-broker ctl drain tag service=NAME takes it out of service, ctl close NUMBER ends a connection"
+MAKING: Final = ("add", "create", "new", "set")  # of what alone `ctl` has words for: redirects and drains
 # What no command is for, on its own and in `ctl`, and what is done instead.
 _NOWHERE: Final = {
     **dict.fromkeys(
@@ -74,7 +78,7 @@ _NOWHERE: Final = {
         f"A service has its routes as long as it is connected: {_OUT}",
     ),
     **dict.fromkeys(
-        ("register", "scale", "deploy", "apply"),
+        ("register", "scale", "deploy", "apply", *(f"{verb} route" for verb in MAKING)),
         "A service makes its routes by connecting; rsocket-broker ctl services lists them",
     ),
     **dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
@@ -83,7 +87,7 @@ NO_COMMANDS: Final = {"": _NOWHERE, "ctl": {**_NOWHERE, "top": "Write rsocket-br
 
 # What they type in front of what `ctl` shows or changes, and how our name of that begins.
 VERBS: Final = {
-    **dict.fromkeys(("list", "ls", "get", "show", "describe", "add", "create", "set", "new"), ""),
+    **dict.fromkeys(("list", "ls", "get", "show", "describe", *MAKING), ""),
     **dict.fromkeys(("delete", "remove", "rm", "unset"), "un"),
 }
 

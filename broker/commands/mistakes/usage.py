@@ -80,8 +80,11 @@ class _Line:
             return f"Did you mean {_shown(*self._names, *meant.split())!r}?"
         if whole is not None:
             return f"Did you mean {_shown(*self._names, *whole.split())!r}?"
-        if instead := others.NO_COMMANDS.get(self._name, {}).get(name):
-            return instead
+        behind = self._own[self._own.index(name) + 1 :] if name in self._own else []
+        is_route = behind[:1] != [] and behind[0].startswith(("route", "service"))
+        instead = others.NO_COMMANDS.get(self._name, {})
+        if text := (is_route and instead.get(f"{name} route")) or instead.get(name):
+            return text
         if name == "help":
             return f"Write {_shown(*self._names, *self._own[1:2], '-h')}"
         group = self._command
@@ -98,6 +101,8 @@ class _Line:
         begin, behind = others.VERBS.get(verb), self._own[self._own.index(verb) + 1 :] if verb in self._own else []
         if self._name not in ("", "ctl") or begin is None or not behind:
             return None
+        if verb in others.MAKING and behind[0] not in ("redirect", "drain"):
+            return None  # all else is only shown
         several = f"{behind[0].removesuffix('s')}s"
         wanted = [begin + behind[0], *([] if begin or behind[1:] else [several])]
         ctl = _command_in(self._context.find_root().command, ["ctl"])
