@@ -5,6 +5,7 @@
     service=a.create -> service=a           and its route create
     name=orders      -> service=orders      the value is the name of a service
     regoin=eu        -> region=eu           the same slips in a key
+    instance=a       -> instance_name=a     the beginning of a key
     region           -> region=eu           a value that is missing
 
 Decides what a refusal may suggest. Bounded in tags and in looks, because strangers can ask for ever new names.
@@ -17,6 +18,9 @@ from broker.routing.table import Table
 from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, Key
 from rsocket_wire.wire.tags import Tag
 
+NO_PATTERNS: Final = (
+    "an address has no wildcards: a tag that is left out has any value, and a multicast goes to all that match"
+)
 MIN_LETTERS: Final = 4  # of a name; shorter ones are all alike
 MAX_NAMES: Final = 256  # that one look compares, some 0.1 ms in all
 MAX_TAGS_SEEN: Final = 1024  # of all keys, among which one look finds these names; both 1.2 ms interpreted
@@ -64,7 +68,8 @@ class NearNames:
     def _find_key(self, key: Key, value: str, reach: Reach | None) -> str:
         for other in self._table.index.some_keys_of(value, MAX_TAGS_SEEN)[:MAX_NAMES]:
             near = Tag(other, value.encode())
-            if is_near(key.short_name, other.short_name) and self._is_asked_for(near, reach):
+            is_meant = is_near(key.short_name, other.short_name) or other.short_name == f"{key.short_name}_name"
+            if is_meant and self._is_asked_for(near, reach):
                 return str(near)
         return ""
 
@@ -89,6 +94,11 @@ class NearNames:
         """
         slots = self._table.index.find(tag.token())
         return slots is not None and (reach is None or slots.meets(reach.slots()))
+
+
+def is_pattern(value: str) -> bool:
+    """As others subscribe by: `orders.*`, `orders.>` and `orders.#`, `orders/+`."""
+    return "*" in value or (value[-1:] in (">", "#", "+") and value[-2:-1] in "./:")
 
 
 def is_near(name: str, other: str) -> bool:

@@ -16,7 +16,7 @@ from broker.routing.choosers.chooser import Turn
 from broker.routing.choosers.sticky import Sticky
 from broker.routing.health.eligibility import blocked, eligible, reachable, staying
 from broker.routing.health.loads import Load, ServiceLoad
-from broker.routing.near_names import NearNames
+from broker.routing.near_names import NO_PATTERNS, NearNames, is_pattern
 from broker.routing.reach import Reach
 from broker.routing.remarks import Remarks
 from broker.routing.rng import Rng
@@ -374,7 +374,7 @@ class Query:
                 text = f"no route has {label_of([tag])}{' without a value' if tag.value is None else ''}"
                 near = self._find_near(target, tag) if is_last else ""
                 if near:
-                    text = f"{text}; did you mean {near}?"
+                    text = f"{text}; {near}"
                 self._refuse(target, text)
                 return None
             if found is None:
@@ -396,11 +396,14 @@ class Query:
         target.refusal = Refusal("no-route", text)
 
     def _find_near(self, target: Target, tag: Tag) -> str:
-        """The tag that may have been meant; empty when there is none that the caller may know of."""
+        """Asks for the tag that may have been meant; empty when there is none that the caller may know of."""
         # What other brokers have chosen, and what is redirected, is no caller's slip.
         if target.is_decided or target.redirected:
             return ""
-        return self._near_names.find(tag, target.reach)
+        if is_pattern(tag.value or ""):
+            return NO_PATTERNS
+        near = self._near_names.find(tag, target.reach)
+        return near and f"did you mean {near}?"
 
     def _mask(self, target: Target, now: float) -> None:
         """Who of the candidates may be chosen, with the masks as they are now."""

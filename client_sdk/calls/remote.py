@@ -18,7 +18,7 @@ from client_sdk.calls.retry import RetryPolicy
 from client_sdk.calls.scatter_gather import Gathering
 from client_sdk.calls.values import Values
 from client_sdk.mistakes.likeness import meant
-from client_sdk.services.contract import NOTHING, Contract, Method
+from client_sdk.services.contract import NOTHING, Contract, Method, Parameter
 from client_sdk.streams import Flow
 from rsocket_wire.models import FIRE_AND_FORGET, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
 
@@ -141,7 +141,8 @@ class Remote:
     def __getattr__(self, name: str) -> Any:
         method = self._contract.methods.get(name)
         if method is None:
-            raise AttributeError(f"{self._contract.name} has no method {name!r}; {meant(name, self._contract.methods)}")
+            text = f"{self._contract.name} has no method {name!r}; {meant(name, self._contract.methods)}"
+            raise AttributeError(text, name=name, obj=None)  # without the object, or Python adds a proposal of its own
         call: Callable[..., Any] = functools.partial(_CALLS[method.model], self, method)
         self.__dict__[name] = call
         return call
@@ -259,7 +260,9 @@ class Remote:
             return named[parameter.name]
         elif not given and not named and parameter.default is not inspect.Parameter.empty:
             return parameter.default
-        takes, shown = ("no argument", "") if parameter is None else (f"one argument, {parameter.name}", parameter.name)
+        takes, shown = "no argument", ""
+        if parameter is not None:
+            takes, shown = f"one argument, {parameter.name}", _shown(parameter, named)
         text = f"{self._contract.name}.{method.name}() takes {takes}: write {method.name}({shown})"
         options = [each for each in (*named, f"{next(iter(named), '')}_s") if each in Wanted._fields]  # timeout=, too
         if options:
@@ -269,6 +272,14 @@ class Remote:
         elif len(given) > 1 and parameter is not None:
             text = f"{text}; several values are one dataclass"
         raise TypeError(text)
+
+
+def _shown(parameter: Parameter, named: Mapping[str, object]) -> str:
+    """How the argument is written; made of its class where that has fields of these names, as `Order(item=...)`."""
+    mro = getattr(parameter.type, "__mro__", ())
+    if named and named.keys() <= {name for kind in mro for name in inspect.get_annotations(kind)}:
+        return f"{parameter.type.__name__}({', '.join(f'{name}=...' for name in named)})"
+    return parameter.name
 
 
 _CALLS: Final[dict[str, Callable[..., Any]]] = {

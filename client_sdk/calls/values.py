@@ -167,16 +167,18 @@ def _items_how(given: Any) -> str:
     if isinstance(given, (bytes, str, int, float, Mapping, Payload)):
         return ": for one item and a stream as its answer call request_stream"
     body = "for item in ...: yield item" if isinstance(given, Iterable) else ""
-    body = "while True: yield await queue.get()" if isinstance(given, asyncio.Queue) else body
-    body = "while True: yield await asyncio.to_thread(queue.get)" if isinstance(given, _QUEUES) else body
-    return f": write `async def items():`, in it `{body}`, and give the call items()" if body else ""
+    end = ""
+    if isinstance(given, (asyncio.Queue, *_QUEUES)):
+        get = "queue.get()" if isinstance(given, asyncio.Queue) else "asyncio.to_thread(queue.get)"
+        body, end = f"while (item := await {get}) is not None: yield item", "; a None in the queue ends them"
+    return f": write `async def items():`, in it `{body}`, and give the call items(){end}" if body else ""
 
 
 def _check_value(data: object) -> None:
     """TypeError for what no codec makes data of, such as a callback."""
     how = no_value(data)
     if isinstance(data, Address):
-        how = "the address comes first, then the data"
+        how = "a call takes one address, then its data"
     elif isinstance(data, type):
         how += " (the type of an answer is returns=)"
     elif isinstance(data, AsyncIterable) or inspect.isasyncgenfunction(data):

@@ -13,9 +13,9 @@ C = TypeVar("C", bound=type)
 LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for the other
 MAKERS: Final = ("connect", "create", "from_url", "open")  # by which other clients are made
 _CALLS: Final = "request_response, fire_and_forget, request_stream, request_channel, metadata_push, gather"
-_ROUTE: Final = "a route of this name is called by client.request_response(address('orders'), b'...', route={name})"
+_ROUTE: Final = "a route is called by client.request_response(address(SERVICE), b'...', route=ROUTE)"
 CLIENT_HAS: Final = (
-    f"it has {_CALLS}, subscribe and of; {_ROUTE}, or as a method of client.of(Contract, address('orders'))"
+    f"it has {_CALLS}, subscribe and of; {_ROUTE}, or as a method of client.of(Contract, address(SERVICE))"
 )
 _ANSWER: Final = "client.request_response(address('orders'), b'...', route='create')"
 _TELL: Final = "client.fire_and_forget(address('orders'), b'...', route='create')"
@@ -143,7 +143,7 @@ class Made(type):
 
 
 def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable[[C], C]:
-    """For a class: `what` it has; `advice` by the names that it has not and people try. `{name}` is the name asked for.
+    """For a class: `what` it has; `advice` by the names that it has not and people try.
 
     Names that begin with an underscore, which `copy` and `pickle` ask for, are only said to be missing.
     """
@@ -155,7 +155,7 @@ def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name.startswith("_"):
                 raise AttributeError(text, name=name, obj=self)
-            said = near(name, public, LIKE) or what.replace("{name}", repr(name))
+            said = near(name, public, LIKE) or what
             # Without the object, or Python adds a proposal of its own.
             raise AttributeError(f"{text}; {(advice or {}).get(name, said)}", name=name, obj=None)
 

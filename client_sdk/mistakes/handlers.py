@@ -34,6 +34,7 @@ ANSWERS: Final = {
     **dict.fromkeys(("request_stream", "request_channel"), "yield b'...', which is an item of the answer"),
     **dict.fromkeys(("fire_and_forget", "metadata_push"), "nothing in its place: the caller gets no answer"),
 }
+CONTEXTS: Final = ("context", "ctx")  # second parameters of handlers of others
 # What others call it that a Request, or its caller, has.
 INSTEAD: Final = {
     "Request": {
@@ -108,6 +109,20 @@ def warn_dropped(model: str, what: str, gives: Any) -> None:
     if isinstance(kind, type) and kind not in (NoneType, object, Any) and not hasattr(kind, "__await__"):
         text = "%s returns %s, which is dropped: a caller of %s gets no answer; write -> None, or @….request_response()"
         _log.warning(text, what, gives.__name__ if isinstance(gives, type) else gives, model)
+
+
+def warn_context(model: str, name: str) -> None:
+    """For a handler of a request and of `name`, which says no type."""
+    text = "%s of a %s handler is given the data: there is no context, so leave it out; if it is meant, give it a type"
+    _log.warning(text, name, model)
+
+
+def unbound_advice(model: str, function: Any) -> str:
+    """For a function that takes `self`."""
+    *of, name = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].split(".")
+    if not of:
+        return "leave it out"
+    return f"after `obj = {'.'.join(of)}()` write `service.{model}('...')(obj.{name})`, and no decorator in the class"
 
 
 def _line_of(frame: TracebackType) -> str:

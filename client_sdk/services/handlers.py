@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import ApplicationError, Refused
-from client_sdk.mistakes.handlers import reading_advice, took_request, warn_dropped
+from client_sdk.mistakes.handlers import (
+    CONTEXTS,
+    reading_advice,
+    took_request,
+    unbound_advice,
+    warn_context,
+    warn_dropped,
+)
 from client_sdk.mistakes.kinds import kind_of
 from client_sdk.mistakes.operators import one_by_one
 from client_sdk.payload import Payload, Received
@@ -290,9 +297,7 @@ def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
             "(request: Request) or both"
         )
     if parameters[0].name in ("self", "cls"):
-        raise TypeError(
-            f"a {model} handler must not be an unbound method; give the decorator a bound one, such as obj.method"
-        )
+        raise TypeError(f"a {model} handler takes no {parameters[0].name}: {unbound_advice(model, function)}")
     types = [hints.get(parameter.name, parameter.annotation) for parameter in parameters]
     places = [place for place, type in enumerate(types) if type is Request or type == "Request"]
     if len(parameters) == 1:
@@ -302,10 +307,14 @@ def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
     if model == REQUEST_CHANNEL and not places:
         places = [0]  # (request, payloads)
     if len(places) != 1:
-        value = "one value, beside it the request: put several into one dataclass, or write `request: Request` for one"
-        raise TypeError(f"a {model} handler with 2 parameters takes {value}")
+        how = "one value, beside it the request: put several into one dataclass, or write `request: Request` for one"
+        if parameters[1].name in CONTEXTS:
+            how = f"no {parameters[1].name}: leave it out, and write `request: Request` for data, metadata and caller"
+        raise TypeError(f"a {model} handler with 2 parameters takes {how}")
     order = REQUEST_BODY if places == [0] else BODY_REQUEST
     body = types[1 - places[0]]
+    if order == REQUEST_BODY and body is _UNKNOWN and parameters[1].name in CONTEXTS:
+        warn_context(model, parameters[1].name)
     return _shape_of_items(body, order) if model == REQUEST_CHANNEL else _shape_of_body(body, order)
 
 

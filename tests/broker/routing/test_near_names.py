@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.access.roles import Offer, Role
-from broker.routing.near_names import MAX_LOOKS, MAX_NAMES, NearNames, is_near
+from broker.routing.near_names import MAX_LOOKS, MAX_NAMES, NO_PATTERNS, NearNames, is_near
 from broker.routing.query import Query
 from broker.routing.reach import Reach
 from broker.routing.rng import Rng
@@ -67,7 +67,7 @@ def test_nobody_learns_of_a_service_that_the_role_does_not_reach() -> None:
 
 def test_a_value_in_other_letters_or_with_a_slip_is_suggested_whatever_its_key_is() -> None:
     table = table_of(0)
-    joined(table, 1, "orders", region="eu", team="Shipping", zone="A")
+    joined(table, 1, "orders", region="eu", team="Shipping", zone="A", instance_name="a-1")
 
     def asked(**tags: str | None) -> str:
         return refused(table, "", None, *tags_of({**tags})).removeprefix("no route has ")
@@ -80,6 +80,7 @@ def test_a_value_in_other_letters_or_with_a_slip_is_suggested_whatever_its_key_i
     assert asked(regoin="eu") == "regoin=eu; did you mean region=eu?"
     assert asked(taem="Shipping") == "taem=Shipping; did you mean team=Shipping?"
     assert asked(colour="eu") == "colour=eu"
+    assert asked(instance="a-1") == "instance=a-1; did you mean instance_name=a-1?"
     assert asked(region=None) == "region without a value; did you mean region=eu?"
     assert asked(colour=None) == "colour without a value"
     assert asked(service="") == "service="
@@ -94,6 +95,14 @@ def test_a_service_with_its_route_behind_it_is_taken_apart() -> None:
         assert refused(table, name) == text
     assert refused(table, "orders.") == "no route has service=orders.; did you mean service=orders?"
     assert refused(table, "prices.create") == "no route has service=prices.create"
+
+
+def test_a_pattern_is_none() -> None:
+    table = table_of(1, "orders")
+    for name in ("orders.*", "*", "orders.>", "orders/#", ">"):
+        assert refused(table, name) == f"no route has service={name}; {NO_PATTERNS}"
+    assert refused(table, "c#") == "no route has service=c#"
+    assert refused(table, "", None, *tags_of({"region": "e*"})) == f"no route has region=e*; {NO_PATTERNS}"
 
 
 def test_nobody_learns_of_other_tags_that_the_role_does_not_reach() -> None:

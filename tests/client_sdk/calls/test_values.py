@@ -139,7 +139,7 @@ async def test_data_that_the_handler_does_not_take_is_a_bad_payload(broker: Loca
             for codec in ({}, {"codec": JSON})
             for data, text in (
                 (print, rf"data is builtin.*, and {re.escape(NOT_CALLED_BACK)}; write print\(\) for what it gives"),
-                (TO, "data is Address: the address comes first, then the data"),
+                (TO, "data is Address: a call takes one address, then its data"),
                 (lambda last: last, r"data is function, .*; call it for what it gives"),
                 (Order, r"data is the class Order: write Order\(\.\.\.\) for an object of it"),
                 ((number for number in range(3)), r"data is generator: write list\(\.\.\.\) for all that it yields"),
@@ -194,6 +194,7 @@ def made() -> Iterator[bytes]:
 
 
 EACH = ": write `async def items():`, in it `{}`, and give the call items()"
+TAKEN = f"{EACH.format('while (item := await {}) is not None: yield item')}; a None in the queue ends them"
 ONE = ": for one item and a stream as its answer call request_stream"
 
 
@@ -204,8 +205,8 @@ ONE = ": for one item and a stream as its answer call request_stream"
         (made(), EACH.format("for item in ...: yield item")),
         (made, ": write `async def made():`, and give the call made()"),
         (items_of, ": write items_of(), with parentheses"),
-        (asyncio.Queue(), EACH.format("while True: yield await queue.get()")),
-        (queue.SimpleQueue(), EACH.format("while True: yield await asyncio.to_thread(queue.get)")),
+        (asyncio.Queue(), TAKEN.format("queue.get()")),
+        (queue.SimpleQueue(), TAKEN.format("asyncio.to_thread(queue.get)")),
         (b"a", ONE),
         ({"a": 1}, ONE),
         (None, ""),

@@ -116,11 +116,14 @@ async def test_a_caller_has_the_methods_of_the_contract_and_no_others() -> None:
         anything: Any = orders
         assert repr(orders) == "<Orders at <unicast service=orders>>"
         assert dir(orders) == ["count", "create", "drop", "note", "raw", "sums", "watch"]
-        with pytest.raises(AttributeError, match="Orders has no method 'crate'"):
+        with pytest.raises(AttributeError, match=r"^Orders has no method 'crate'; did you mean create\?$") as told:
             anything.crate()
+        assert told.value.obj is None  # no proposal of Python's
         for call in (anything.create, lambda: anything.create(1, 2), lambda: anything.create(item=1)):
             with pytest.raises(TypeError, match=r"Orders.create\(\) takes one argument, order"):
                 await call()
+        with pytest.raises(TypeError, match=r"order: write create\(Order\(item=\.\.\., pieces=\.\.\.\)\)$"):
+            await anything.create(item="book", pieces=2)
         with pytest.raises(TypeError, match=r"Orders.count\(\) takes no argument"):
             await anything.count(1)
 

@@ -341,6 +341,8 @@ def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> N
         (answer, "async def handle(book: Book): pass", "bytes cannot be decoded as Book"),
         (answer, "async def handle(text: str): pass", "bytes cannot be decoded as str"),
         (answer, "async def handle(one: bytes, two: bytes): pass", "beside it the request"),
+        (answer, "async def handle(request, context): pass", "takes no context: leave it out, and write `request: Req"),
+        (answer, "async def handle(self, data): pass", "takes no self: leave it out"),
         (answer, "async def handle(one: bytes, two: Request, three: bytes): pass", "1 or 2 parameters"),
         (service.request_response(codec=JSON), "async def handle(v: list[int] | set[int]): pass", "one array-like"),
         (service.request_response(codec=JSON), "async def handle(v: 'Unknown'): pass", "the type 'Unknown' cannot be"),
@@ -403,7 +405,8 @@ async def test_what_a_type_is_annotated_with_is_checked_and_means_nothing_for_by
 
 def test_a_function_in_a_class_is_refused_with_what_to_write() -> None:
     service = Service("s")
-    with pytest.raises(TypeError, match=re.escape("as obj.method")):
+    how = "after `obj = Shop()` write `service.request_response('...')(obj.sell)`, and no decorator in the class"
+    with pytest.raises(TypeError, match=re.escape(how)):
 
         class Shop:
             @service.request_response()
@@ -491,6 +494,21 @@ def test_what_a_handler_without_answer_returns_is_told_of(caplog: pytest.LogCapt
     assert caplog.messages == [
         "handler 'note' of service 's' returns dict[str, int], which is dropped: a caller of fire_and_forget gets no "
         "answer; write -> None, or @….request_response()"
+    ]
+
+
+def test_a_context_that_is_the_data_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    @Service("s").request_response("note")
+    async def note(request: Request, context):  # type: ignore[no-untyped-def]  # the mistake
+        return b""
+
+    @Service("s").request_response("typed")
+    async def typed(request: Request, context: bytes) -> bytes:
+        return context
+
+    assert caplog.messages == [
+        "context of a request_response handler is given the data: there is no context, so leave it out; if it is "
+        "meant, give it a type"
     ]
 
 
