@@ -21,7 +21,10 @@ CALLED_ELSEWHERE: Final = {
         "route=": "method topic path endpoint handler action subject operation command procedure function",
         "returns=": "type response_type return_type result_type model schema cls into decode_as",
         "metadata={'text/plain': b'...'}": _HEADERS,
-        "initial_n=": "request_n initial_request_n prefetch window buffer buffer_size credits",
+        "initial_n=": (
+            "request_n initial_request_n prefetch prefetch_count window buffer buffer_size credits max_pending "
+            "max_queue pending_msgs_limit"
+        ),
         "enough_n=": "n count quorum minimum min_answers max_answers first limit",
         "timeout_s=": (
             "deadline deadline_s ttl wait wait_s max_wait socket_timeout request_timeout read_timeout response_timeout"
@@ -38,19 +41,25 @@ CALLED_ELSEWHERE: Final = {
         "after_s=": "delay delay_s wait timeout timeout_s",
         "try_timeout_s=": "timeout timeout_s attempt_timeout",
         "quantile=": "percentile p",
-        "max_concurrency=": "workers max_workers threads parallel limit max_concurrent semaphore",
+        "max_concurrency=": (
+            "workers max_workers threads parallel limit max_concurrent semaphore prefetch prefetch_count"
+        ),
         "tags={'region': 'eu'}": "labels attributes properties region zone version group env metadata",
         "service=": "name service_name",
         "codec=JSON": (
-            "serializer serialiser encoder decoder format json content_type serde encoding data_mime_type data_encoding"
+            "serializer serialiser encoder decoder format json content_type serde encoding data_mime_type "
+            "data_encoding deserializer value_serializer value_deserializer"
         ),
         "ssl=ssl.create_default_context(cafile=FILE)": (
-            "ca cafile ca_file ca_cert ca_certs cacert cert certfile certificate context tls tls_context ssl_context "
-            "verify verify_ssl ssl_verify insecure ssl_ca"
+            "ca cafile ca_file ca_cert ca_certs cacert ca_bundle ca_path root_cert root_certificates context tls "
+            "tls_context tls_ca tls_ca_cert tls_ca_file tls_verify ssl_context ssl_ca ssl_cafile ssl_ca_file "
+            "ssl_capath ssl_ca_cert ssl_ca_certs ssl_cert_reqs ssl_check_hostname ssl_verify sslrootcert "
+            "channel_credentials check_hostname verify verify_ssl insecure"
         ),
         "credentials=Token('...'), or Password('name', '...')": (
             "token user username password user_credentials auth api_key apikey authorization jwt bearer login secret "
-            "nkeys_seed user_jwt user_jwt_cb signature_cb creds"
+            "nkeys_seed user_jwt user_jwt_cb signature_cb creds access_token auth_token bearer_token call_credentials "
+            "sasl_mechanism sasl_username sasl_password sasl_plain_username sasl_plain_password"
         ),
         "every_s=": "interval interval_s period period_s",
         "lifetime_s=": "max_outstanding_pings keepalive_timeout max_lifetime max_lifetime_period ping_timeout",
@@ -67,20 +76,35 @@ NOT_CALLED_BACK: Final = (
     "`async for item in client.subscribe(...):`, without async by `for`"
 )
 _ON_ITEM: Final = ("cb", "callback", "handler", "on_message", "on_next", "on_item", "on_response", "on_success")
+_STORED: Final = (  # of those who store messages
+    *("offset", "offsets", "auto_offset_reset", "from_beginning", "last_id", "replay", "deliver_policy"),
+    *("start_seq", "opt_start_seq", "opt_start_time", "start_position", "start_from", "enable_auto_commit"),
+    *("durable", "durable_name", "persistent", "delivery_mode"),
+)
+_ACKED: Final = ("ack", "acks", "no_ack", "auto_ack", "manual_ack", "ack_wait", "ack_policy", "acks_late")
+_GROUPS: Final = ("group", "group_id", "queue", "queue_group", "consumer_group")
+_NOT_STORED: Final = "nothing is stored, so there are no offsets"
+_ANSWERED: Final = "an answer says that a request was processed: leave it out"
 OF_CALLS: Final = {  # they are no option of a call, and what they are of would be the wrong thing to change
-    **dict.fromkeys(("service", "name", "service_name", "to", "target"), "the address names it: address('orders')"),
+    **dict.fromkeys(
+        ("service", "name", "service_name", "to", "target", "exchange", "queue"),
+        "the address names it: address('orders')",
+    ),
     **dict.fromkeys(("tags", "labels", "region"), "the address has them: address('orders', region='eu')"),
     "codec": "it is of connect(url, codec=JSON)",
     **dict.fromkeys(
-        ("partition_key", "shard_key", "routing_key", "hash_key"),
+        ("key", "partition", "partition_key", "shard_key", "routing_key", "hash_key"),
         "the address has it: shard('carts', key='user', user='ada')",
     ),
     **dict.fromkeys(("reply_to", "correlation_id"), "an answer finds its call by itself: leave it out"),
     **dict.fromkeys(_ON_ITEM, NOT_CALLED_BACK),
+    **dict.fromkeys((*_ACKED, "durable", "persistent", "delivery_mode"), f"nothing is stored; {_ANSWERED}"),
 }
 OF_UNANSWERED: Final = {  # calls that nobody answers
     **OF_CALLS,
-    **dict.fromkeys(("returns", "response_type", *_ON_ITEM), "nobody answers it, and request_response has an answer"),
+    **dict.fromkeys(
+        ("returns", "response_type", *_ON_ITEM, *_ACKED), "nobody answers it, and request_response has an answer"
+    ),
     **dict.fromkeys(("idempotent", "hedging"), "nobody answers it, and it is never sent twice: leave it out"),
 }
 OF_PUSHES: Final = {
@@ -97,29 +121,37 @@ OF_GATHERS: Final = {
 OF_STREAMS: Final = {
     **OF_CALLS,
     **dict.fromkeys(
-        ("limit", "max_items", "count", "n", "take", "first"),
+        ("limit", "max_items", "max_msgs", "max_messages", "batch_size", "count", "n", "take", "first"),
         "leave the loop by break; initial_n= says how many the service may send before the first is read",
     ),
     **dict.fromkeys(
         _ON_ITEM,
         "nobody is called back: write `async for item in ...:`, in a task of its own where other work goes on",
     ),
+    **dict.fromkeys(_STORED, f"{_NOT_STORED}; the data of the request can say where its stream begins"),
+    **dict.fromkeys(_ACKED, "items are not acknowledged: more are asked for as the loop takes them"),
+    **dict.fromkeys(_GROUPS, "a stream has one reader, and the services of one name share the requests by themselves"),
 }
 OF_SUBSCRIPTIONS: Final = {
     **OF_STREAMS,
+    **dict.fromkeys(_STORED, f"{_NOT_STORED}; resume=lambda last: ... goes on after the last item"),
     **dict.fromkeys(
         ("timeout_s", "timeout", "deadline"), "it goes on without end; put it in `async with asyncio.timeout(seconds):`"
     ),
     **dict.fromkeys(("retry", "retries", "idempotent", "wait_for_reconnect"), "it comes back by itself after a loss"),
 }
-_SPREAD: Final = dict.fromkeys(("queue", "queue_group"), "the services of one name share its requests by themselves")
+_SPREAD: Final = {
+    **dict.fromkeys(_GROUPS, "the services of one name share its requests by themselves"),
+    **dict.fromkeys(_STORED, f"{_NOT_STORED}: leave it out"),
+    **dict.fromkeys(_ACKED, _ANSWERED),
+}
 OF_SERVICES: Final = {
     **_SPREAD,
     **dict.fromkeys(
         ("url", "urls", "broker", "uri", "host", "port"), "it is of run(url, service), or connect(url, service=service)"
     ),
     **dict.fromkeys(
-        ("max_concurrency", "concurrency", "max_waiting", "workers"),
+        ("max_concurrency", "concurrency", "max_waiting", "workers", "prefetch", "prefetch_count"),
         "handlers have limits of their own: @orders.request_response('create', max_concurrency=8)",
     ),
     **dict.fromkeys(
@@ -161,6 +193,15 @@ OF_RUNNING: Final = {
     ),
     **dict.fromkeys(("debug", "log_level", "verbose"), "logging.basicConfig(level=logging.INFO) shows what it says"),
     "reload": "end the program, and start it again",
+    **dict.fromkeys(
+        ("signal_handlers", "handle_signals", "install_signal_handlers", "stop_signals"),
+        "run() and serve() end by SIGTERM and SIGINT, serve(url, service, stop=asyncio.Event()) by that event, too",
+    ),
+    **dict.fromkeys(
+        ("lifespan", "startup", "shutdown", "on_startup", "on_shutdown"),
+        "write it before and behind `await serve(url, service)`, in an async function",
+    ),
+    **dict.fromkeys(("listen", "bind", "reuse_port"), "it connects to the broker and listens nowhere: leave it out"),
 }
 OF_LOCAL_BROKERS: Final = dict.fromkeys(
     ("port", "host", "url", "urls", "address"), "write listen=['tcp://127.0.0.1:7878']; without it a port is chosen"
@@ -181,6 +222,7 @@ OF_CALLERS: Final = {  # who make one connection
     ),
 }
 OF_CONNECTIONS: Final = {
+    **_SPREAD,
     **dict.fromkeys(
         ("host", "port", "uri", "base_url", "address", "endpoint", "target"),
         "it is in the URL, the first argument: 'tcp://127.0.0.1:7878'",
@@ -210,11 +252,41 @@ OF_CONNECTIONS: Final = {
         "it is of calls: client.request_response(address('orders'), b'', metadata={'text/plain': b'...'})",
     ),
     **dict.fromkeys(
-        ("group", "group_id", "queue", "queue_group", "consumer_group"),
-        "the services of one name share its requests by themselves",
+        (
+            *("cert", "certfile", "certificate", "certificate_chain", "client_cert", "tls_cert", "sslcert"),
+            *("keyfile", "key_file", "private_key", "client_key", "tls_key", "sslkey", "ssl_key"),
+            *("ssl_cert", "ssl_certfile", "ssl_certificate", "ssl_keyfile", "tls_certfile", "tls_keyfile"),
+        ),
+        "write ssl=context, with context = ssl.create_default_context(cafile=CA), and for a certificate of the client "
+        "context.load_cert_chain(CERTIFICATE, KEY)",
+    ),
+    **dict.fromkeys(
+        ("compression", "compression_type", "enable_compression", "compress"), "nothing is compressed: leave it out"
+    ),
+    **dict.fromkeys(
+        ("interceptors", "middleware", "middlewares", "plugins", "hooks", "event_hooks"),
+        "there are none: put it into a function around the call, or around the handler",
+    ),
+    **dict.fromkeys(
+        ("virtual_host", "virtualhost", "vhost", "db", "database", "namespace"),
+        "a broker is not divided: services differ by their names and tags",
+    ),
+    **dict.fromkeys(
+        ("options", "channel_options", "config", "settings"), "each option is an argument of its own, as timeout_s=5"
+    ),
+    **dict.fromkeys(
+        ("max_message_size", "max_message_length", "max_msg_size", "max_request_size", "max_frame_size", "max_size"),
+        "large payloads are sent in fragments by themselves: leave it out",
+    ),
+    **dict.fromkeys(
+        ("max_workers", "concurrency", "prefetch", "prefetch_count"),
+        "handlers have limits of their own: @orders.request_response('create', max_concurrency=8)",
     ),
     **dict.fromkeys(("loop", "event_loop"), "the event loop is found without it: leave it out"),
-    **dict.fromkeys(("transport", "transport_provider", "scheme", "protocol"), "the URL says it, as tcp:// or wss://"),
+    **dict.fromkeys(
+        ("transport", "transport_provider", "scheme", "protocol", "security_protocol"),
+        "the URL says it, as tcp:// or wss://",
+    ),
     "metadata_encoding": "metadata is composite: leave it out",
     "decode_responses": "a call says it: returns=bytes, or with codec=JSON returns=str",
     **dict.fromkeys(

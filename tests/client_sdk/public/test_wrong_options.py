@@ -14,6 +14,7 @@ import pytest
 
 from client_sdk import (
     NO_RETRY,
+    Client,
     Hedging,
     NotConnected,
     Password,
@@ -25,6 +26,7 @@ from client_sdk import (
     connect,
     multicast,
     offer,
+    run,
     sync,
 )
 from client_sdk.io.dial import Target
@@ -321,6 +323,41 @@ VALUES: list[tuple[Callable[[], object], str]] = [
 ]
 
 
+# By the call: what is said of options that other clients have.
+ELSEWHERE: dict[Callable[..., object], dict[str, str]] = {
+    connect: {
+        "ssl_cafile": "write ssl=ssl.create_default_context(cafile=FILE)",
+        "ssl_keyfile": "write ssl=context, with context = ssl.create_default_context(cafile=CA), and for a certificate "
+        "of the client context.load_cert_chain(CERTIFICATE, KEY)",
+        "sasl_mechanism": "write credentials=Token('...'), or Password('name', '...')",
+        "value_deserializer": "write codec=JSON",
+        "acks": "an answer says that a request was processed: leave it out",
+        "auto_offset_reset": "nothing is stored, so there are no offsets: leave it out",
+        "compression": "nothing is compressed: leave it out",
+        "interceptors": "there are none: put it into a function around the call, or around the handler",
+        "vhost": "a broker is not divided: services differ by their names and tags",
+        "prefetch_count": "handlers have limits of their own: @orders.request_response('create', max_concurrency=8)",
+    },
+    run: {
+        "signal_handlers": "run() and serve() end by SIGTERM and SIGINT, serve(url, service, stop=asyncio.Event()) by "
+        "that event, too",
+        "lifespan": "write it before and behind `await serve(url, service)`, in an async function",
+        "reuse_port": "it connects to the broker and listens nowhere: leave it out",
+    },
+    Client.subscribe: {
+        "offset": "nothing is stored, so there are no offsets; resume=lambda last: ... goes on after the last item",
+        "queue": "a stream has one reader, and the services of one name share the requests by themselves",
+        "manual_ack": "items are not acknowledged: more are asked for as the loop takes them",
+        "prefetch_count": "did you mean initial_n=?",
+    },
+    Client.request_stream: {
+        "offset": "nothing is stored, so there are no offsets; the data of the request can say where its stream begins",
+    },
+    Client.gather: {"queue": "the address names it: address('orders')"},
+    Service: {"group_id": "the services of one name share its requests by themselves"},
+}
+
+
 def raised(mistake: Callable[[], object], kind: type[Exception]) -> str:
     with pytest.raises(kind) as caught:
         mistake()
@@ -335,6 +372,16 @@ async def test_what_is_of_a_wrong_kind_is_told(mistake: Callable[[], object], te
 @pytest.mark.parametrize(("mistake", "text"), VALUES, ids=[text for _, text in VALUES])
 async def test_what_can_never_work_is_told(mistake: Callable[[], object], text: str) -> None:
     assert raised(mistake, ValueError) == text
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "text"), [(each, *said) for each, options in ELSEWHERE.items() for said in options.items()]
+)
+def test_what_other_clients_call_an_option_says_how_it_is_done(
+    function: Callable[..., object], name: str, text: str
+) -> None:
+    given = (URL,) if function is connect else (URL, Service("a")) if function is run else (unseen(None), address("a"))
+    assert raised(lambda: function(*given, **{name: 1}), TypeError).partition(f"has no argument {name}=; ")[2] == text
 
 
 def test_an_encrypted_broker_beside_one_of_this_machine_is_right() -> None:
