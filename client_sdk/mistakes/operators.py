@@ -5,11 +5,17 @@ The methods are not for type checkers: these know that there are none.
 
 import functools
 import logging
+import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, cast
 
+from client_sdk.clock import is_in_loop
+
 F = TypeVar("F", bound=Callable[..., Any])
+IN_LOOP: Final = (
+    "client_sdk.sync blocks the event loop of this thread, maybe the broker's or the service's: use client_sdk.connect"
+)
 CLOSE_HOW: Final = "write `async with connect(...) as client:`, or end it with `await client.close()`"
 _log: Final = logging.getLogger("client_sdk")
 
@@ -73,3 +79,18 @@ def warn_unclosed(client: object) -> None:
     text = f"unclosed {client!r}: {CLOSE_HOW}"
     _log.warning("%s", text)
     warnings.warn(text, ResourceWarning, stacklevel=3, source=client)
+
+
+def look_for_loop() -> None:
+    """Before a call that blocks: `warn_in_loop`, unless the loop is a notebook's, where a cell may block."""
+    if is_in_loop() and "ipykernel" not in sys.modules:
+        warn_in_loop()
+
+
+@functools.cache
+def warn_in_loop() -> None:
+    """Once."""
+    text = (
+        "a call of client_sdk.sync stops the event loop of its thread, with all its tasks: use client_sdk.connect, %s"
+    )
+    _log.warning(text, "and await the call; or await asyncio.to_thread(client.request_response, ...)")

@@ -26,10 +26,10 @@ from client_sdk.calls.options import (
 )
 from client_sdk.client import T
 from client_sdk.clock import is_in_loop
-from client_sdk.errors import NotConnected
+from client_sdk.errors import DeadlineExceeded, NotConnected
 from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.attributes import SYNC_CLIENT_HAS, SYNC_CLIENT_HAS_NOT, missing_told
-from client_sdk.mistakes.operators import refused
+from client_sdk.mistakes.operators import IN_LOOP, look_for_loop, refused
 from client_sdk.reconnect.facts import ConnectionFacts
 from client_sdk.reconnect.state import Change, State
 from client_sdk.services.service import DEFAULT_DRAIN_S
@@ -66,6 +66,7 @@ class Client(ConnectionFacts):
         self._client: Final = client
         self._lock: Final = threading.Lock()
         self._is_open = True
+        self._has_called = False
 
     def __enter__(self) -> "Client":
         return self
@@ -344,7 +345,15 @@ class Client(ConnectionFacts):
     def _call(self, work: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
         """What the async client's call gives; `timeout_s` None: the client's own. ValueError for what is no time."""
         check_time(timeout_s)
-        return self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
+        if not self._has_called:
+            self._has_called = True
+            look_for_loop()
+        try:
+            return self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
+        except DeadlineExceeded as error:
+            if is_in_loop():
+                raise DeadlineExceeded(f"{error.text}; {IN_LOOP}", word=error.word, code=error.code) from None
+            raise
 
     def _end(self, ending: Callable[[], Awaitable[None]]) -> None:
         """Once, whoever is first."""
@@ -387,6 +396,5 @@ def connect(urls: str | Sequence[str], **options: Unpack[ConnectOptions]) -> Cli
         finally:
             BACKGROUND.leave(thread)
         if isinstance(error, NotConnected) and error.word == "connect-timeout" and is_in_loop():
-            text = "sync.connect blocks the event loop of this thread, maybe the broker's: use client_sdk.connect"
-            raise NotConnected(f"{error.text}; {text}", word=error.word, says_how=True) from None
+            raise NotConnected(f"{error.text}; {IN_LOOP}", word=error.word, says_how=True) from None
         raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from client_sdk.calls.scatter_gather import Gathering as AsyncGathering
 from client_sdk.mistakes.attributes import ITEMS_HAVE, ITEMS_HAVE_NOT, missing_told
-from client_sdk.mistakes.operators import refused, warn_ended
+from client_sdk.mistakes.operators import look_for_loop, refused, warn_ended
 from client_sdk.services.gather_answers import Answer
 from client_sdk.services.gather_answers import T as Made
 from client_sdk.streams import Flow as AsyncFlow
@@ -32,6 +32,7 @@ class Items(Iterator[T]):
     """
 
     def __init__(self, thread: LoopThread, items: AsyncIterator[T]) -> None:
+        look_for_loop()
         self._thread: Final = thread
         self._items: Final = items
         self._ready: Final[deque[T]] = deque()  # fetched with an earlier one; half a window at most

@@ -1,9 +1,11 @@
 """The client for programs without an event loop: what it may share with the other one, and what threads do to it."""
 
+import asyncio
 import inspect
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +16,7 @@ import pytest
 
 import client_sdk
 from client_sdk import DeadlineExceeded, NotConnected, Payload, Service, address, multicast, sync
+from client_sdk.mistakes.operators import look_for_loop, warn_in_loop
 from client_sdk.sync import background
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.client_sdk.sync.orders import Orders
@@ -387,3 +390,18 @@ def test_held_open_by_its_service_until_it_is_replaced(broker: SyncLocalBroker) 
         with sync.connect(broker, service="once", route_id=route_id):
             ended.join(SOON_S)
             assert not ended.is_alive()
+
+
+async def test_a_loop_that_calls_stop_is_told_of_once_and_that_of_a_notebook_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_in_loop.cache_clear()
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    look_for_loop()
+    assert caplog.messages == []
+    monkeypatch.delitem(sys.modules, "ipykernel")
+    await asyncio.to_thread(look_for_loop)
+    assert caplog.messages == []
+    for _ in range(2):
+        look_for_loop()
+    assert len(caplog.messages) == 1

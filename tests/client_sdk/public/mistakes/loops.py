@@ -5,10 +5,12 @@ import gc
 import warnings
 
 from client_sdk import (
+    DeadlineExceeded,
     connect,
     run,
     sync,
 )
+from client_sdk.mistakes.operators import warn_in_loop
 from client_sdk.testing import local_broker
 from tests.client_sdk.public.mistakes.world import ECHO, World, mistake, service, unseen, wrong
 
@@ -100,3 +102,24 @@ wrong(
     "`sync.connect` in the event loop of the broker",
     lambda world: sync.connect(world.url, connect_timeout_s=0.05),
 )
+
+
+async def _blocking(world: World) -> str:
+    client = await asyncio.to_thread(sync.connect, world.url)
+    warn_in_loop.cache_clear()
+    try:
+        client.request_response(ECHO, route="say", timeout_s=0.05)
+    except DeadlineExceeded as error:
+        return str(error)
+    finally:
+        await asyncio.to_thread(client.close)
+    return ""
+
+
+mistake("`client_sdk.sync` in the event loop of the service")(_blocking)
+
+
+@mistake("`client_sdk.sync` in an event loop; in the log, once")
+async def _blocking_in_log(world: World) -> str:
+    await _blocking(world)
+    return world.log()
