@@ -19,7 +19,7 @@ from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, Key
 from rsocket_wire.wire.tags import Tag
 
 NO_PATTERNS: Final = (
-    "an address has no wildcards: a tag that is left out has any value, and a multicast goes to all that match"
+    "an address has no wildcards: leave a tag out for any value, and make it a multicast for all routes that match"
 )
 MIN_LETTERS: Final = 4  # of a name; shorter ones are all alike
 MAX_NAMES: Final = 256  # that one look compares, some 0.1 ms in all

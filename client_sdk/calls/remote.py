@@ -262,7 +262,7 @@ class Remote:
             return parameter.default
         takes, shown = "no argument", ""
         if parameter is not None:
-            takes, shown = f"one argument, {parameter.name}", _shown(parameter, named)
+            takes, shown = f"one argument, {parameter.name}", _shown(parameter, given, named)
         text = f"{self._contract.name}.{method.name}() takes {takes}: write {method.name}({shown})"
         options = [each for each in (*named, f"{next(iter(named), '')}_s") if each in Wanted._fields]  # timeout=, too
         if options:
@@ -274,11 +274,12 @@ class Remote:
         raise TypeError(text)
 
 
-def _shown(parameter: Parameter, named: Mapping[str, object]) -> str:
-    """How the argument is written; made of its class where that has fields of these names, as `Order(item=...)`."""
-    mro = getattr(parameter.type, "__mro__", ())
-    if named and named.keys() <= {name for kind in mro for name in inspect.get_annotations(kind)}:
-        return f"{parameter.type.__name__}({', '.join(f'{name}=...' for name in named)})"
+def _shown(parameter: Parameter, given: tuple[object, ...], named: Mapping[str, object]) -> str:
+    """How the argument is written; made of its class where that may take what was given, as `Order(item=...)`."""
+    fields = {name for kind in getattr(parameter.type, "__mro__", ()) for name in inspect.get_annotations(kind)}
+    if fields and (given or named) and named.keys() <= fields:
+        shown = ("...", *(f"{name}=..." for name in named)) if given else (f"{name}=..." for name in named)
+        return f"{parameter.type.__name__}({', '.join(shown)})"
     return parameter.name
 
 

@@ -48,6 +48,10 @@ _OF_CLIENTS: Final = {
 CLIENT_HAS_NOT: Final = {
     **_OF_CLIENTS,
     **dict.fromkeys(
+        ("stub", "create_stub", "proxy", "get_proxy", "service", "get_service", "bind"),
+        "write client.of(Contract, address('orders')), whose methods are calls",
+    ),
+    **dict.fromkeys(
         ("disconnect", "stop", "quit", "aclose", "shutdown"),
         "write await client.close(), or end its block",
     ),

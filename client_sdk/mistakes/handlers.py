@@ -34,7 +34,7 @@ ANSWERS: Final = {
     **dict.fromkeys(("request_stream", "request_channel"), "yield b'...', which is an item of the answer"),
     **dict.fromkeys(("fire_and_forget", "metadata_push"), "nothing in its place: the caller gets no answer"),
 }
-CONTEXTS: Final = ("context", "ctx")  # second parameters of handlers of others
+CONTEXTS: Final = ("context", "ctx", "response", "res", "reply")  # second parameters of handlers of others
 # What others call it that a Request, or its caller, has.
 INSTEAD: Final = {
     "Request": {
@@ -113,8 +113,8 @@ def warn_dropped(model: str, what: str, gives: Any) -> None:
 
 def warn_context(model: str, name: str) -> None:
     """For a handler of a request and of `name`, which says no type."""
-    text = "%s of a %s handler is given the data: there is no context, so leave it out; if it is meant, give it a type"
-    _log.warning(text, name, model)
+    text = "%s of a %s handler is given the data: there is no %s, so leave it out; if it is meant, give it a type"
+    _log.warning(text, name, model, name)
 
 
 def unbound_advice(model: str, function: Any) -> str:

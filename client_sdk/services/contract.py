@@ -19,6 +19,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
 from typing import Any, Final, NamedTuple, TypeVar
 
 from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.handlers import CONTEXTS
 from client_sdk.payload import Payload
 from client_sdk.services.handlers import hints_of
 from rsocket_wire.models import FIRE_AND_FORGET, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
@@ -155,7 +156,10 @@ def _parameter_of(shown: str, signature: inspect.Signature, hints: dict[str, Any
     first = parameters[1]
     if len(parameters) > 2 or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
         names = ", ".join(str(each).partition(":")[0] for each in parameters[1:])
-        raise TypeError(f"{shown} takes {names}: it must be one value; put several into one dataclass")
+        how = "put several into one dataclass"
+        if parameters[-1].name in CONTEXTS:
+            how = f"leave {parameters[-1].name} out, or {how}"
+        raise TypeError(f"{shown} takes {names}: it must be one value; {how}")
     return Parameter(first.name, hints.get(first.name, first.annotation), first.default)
 
 

@@ -291,13 +291,13 @@ def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.default is _UNKNOWN and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
+    if parameters and parameters[0].name in ("self", "cls"):
+        raise TypeError(f"a {model} handler takes no {parameters[0].name}: {unbound_advice(model, function)}")
     if not 1 <= len(parameters) <= 2 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters):
         raise TypeError(
             f"a {model} handler takes 1 or 2 parameters, not {len(parameters)}: write (data: bytes), "
             "(request: Request) or both"
         )
-    if parameters[0].name in ("self", "cls"):
-        raise TypeError(f"a {model} handler takes no {parameters[0].name}: {unbound_advice(model, function)}")
     types = [hints.get(parameter.name, parameter.annotation) for parameter in parameters]
     places = [place for place, type in enumerate(types) if type is Request or type == "Request"]
     if len(parameters) == 1:
@@ -309,7 +309,8 @@ def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
     if len(places) != 1:
         how = "one value, beside it the request: put several into one dataclass, or write `request: Request` for one"
         if parameters[1].name in CONTEXTS:
-            how = f"no {parameters[1].name}: leave it out, and write `request: Request` for data, metadata and caller"
+            how = f"no {parameters[1].name}: leave it out, or put several values into one dataclass; "
+            how += "`request: Request` has data, metadata and caller"
         raise TypeError(f"a {model} handler with 2 parameters takes {how}")
     order = REQUEST_BODY if places == [0] else BODY_REQUEST
     body = types[1 - places[0]]

@@ -124,6 +124,8 @@ async def test_a_caller_has_the_methods_of_the_contract_and_no_others() -> None:
                 await call()
         with pytest.raises(TypeError, match=r"order: write create\(Order\(item=\.\.\., pieces=\.\.\.\)\)$"):
             await anything.create(item="book", pieces=2)
+        with pytest.raises(TypeError, match=r"write create\(Order\(\.\.\.\)\); several values are one dataclass$"):
+            await anything.create("book", 2)
         with pytest.raises(TypeError, match=r"Orders.count\(\) takes no argument"):
             await anything.count(1)
 
@@ -197,6 +199,10 @@ class ToldAnswer(Protocol):
     async def put(self, key: str) -> int: ...
 
 
+class OfGrpc(Protocol):
+    async def put(self, request: str, context: object) -> None: ...
+
+
 class NoSelf(Protocol):
     async def put(key: str) -> None: ...  # type: ignore[misc]  # that is the mistake
 
@@ -217,6 +223,10 @@ class Complex(Protocol):
         (NoMethods, "NoMethods is no contract: it has no methods"),
         (Attribute, "Attribute.size is no method, and a contract has nothing but methods: take it out of the class"),
         (TwoValues, "TwoValues.put takes key, value: it must be one value; put several into one dataclass"),
+        (
+            OfGrpc,
+            "OfGrpc.put takes request, context: it must be one value; leave context out, or put several into one data",
+        ),
         (Silent, "Silent.put does not say what it returns"),
         (Untyped, "Untyped.put does not say what key is"),
         (AwaitedStream, "AwaitedStream.watch returns an AsyncIterator: write def without async"),
