@@ -211,6 +211,8 @@ def check_address(address: object, maker: str = "address") -> None:
     how = f": write {maker}({address!r})" if isinstance(address, str) else f"; make one with {maker}('orders')"
     if isinstance(address, str) and "://" in address:
         how = "; a URL is of connect(url), and the address names the service: address('orders')"
+    if isinstance(address, list | tuple | set):
+        how = ": make a call for each; multicast('orders') is for all instances of one service"
     if inspect.iscoroutine(address):
         address.close()  # or Python warns of it, too
         how = "; several calls at a time are asyncio.gather(call, call), gather asks each of multicast('orders')"

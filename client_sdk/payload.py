@@ -90,7 +90,8 @@ def as_bytes(value: object, subject: str) -> bytes:
         return b""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    hint = no_value(value) or "other values need a codec, such as codec=JSON"
+    is_value = not subject.startswith("metadata")  # which a codec makes bytes of
+    hint = no_value(value) or ("other values need a codec, such as codec=JSON" if is_value else "")
     if subject == "metadata" and isinstance(value, dict | list):
         hint = "write json.dumps(value).encode(), and mime_type='application/json'"
     elif isinstance(value, BaseException):
@@ -99,7 +100,7 @@ def as_bytes(value: object, subject: str) -> bytes:
         hint = "text becomes bytes with text.encode()"
     elif isinstance(getattr(value, "data", None), bytes):
         hint = "its bytes are .data"
-    raise TypeError(f"{subject} is {kind_of(value)}, it must be bytes; {hint}")
+    raise TypeError(f"{subject} is {kind_of(value)}, it must be bytes{'; ' * bool(hint)}{hint}")
 
 
 def as_parts(value: object, subject: str) -> tuple[bytes, bytes | None]:

@@ -17,7 +17,9 @@ from client_sdk.addresses import Address, check_address
 from client_sdk.calls.retry import RetryPolicy
 from client_sdk.calls.scatter_gather import Gathering
 from client_sdk.calls.values import Values
+from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.likeness import meant
+from client_sdk.mistakes.options import called_here
 from client_sdk.services.contract import NOTHING, Contract, Method, Parameter
 from client_sdk.streams import Flow
 from rsocket_wire.models import FIRE_AND_FORGET, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
@@ -264,7 +266,7 @@ class Remote:
         if parameter is not None:
             takes, shown = f"one argument, {parameter.name}", _shown(parameter, given, named)
         text = f"{self._contract.name}.{method.name}() takes {takes}: write {method.name}({shown})"
-        options = [each for each in (*named, f"{next(iter(named), '')}_s") if each in Wanted._fields]  # timeout=, too
+        options = [*filter(None, (called_here(each, Wanted._fields) for each in named))]
         if options:
             text = f"{text}, and give {options[0]}= to client.of({self._contract.name}, to, {options[0]}=...)"
         elif "route" in named or "returns" in named:
@@ -311,6 +313,7 @@ def subscribe(
     initial_n: int | None = None,
     wait_for_service: bool = True,
 ) -> Flow[T]: ...
+@advised("subscribe(clock.ticks, b'')")
 def subscribe(
     method: Callable[..., AsyncIterator[Any]],
     /,
@@ -357,6 +360,7 @@ def gather(
     enough_n: int | None = None,
     with_tags: bool = False,
 ) -> Gathering[T]: ...
+@advised("gather(stock.count, b'book')")
 def gather(
     method: Callable[..., Awaitable[Any]],
     /,

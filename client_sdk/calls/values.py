@@ -166,6 +166,8 @@ def _items_how(given: Any) -> str:
         return "; it has no yield"
     if isinstance(given, (bytes, str, int, float, Mapping, Payload)):
         return ": for one item and a stream as its answer call request_stream"
+    if isinstance(given, Address):
+        return ": a call takes one address, then its items"
     body = "for item in ...: yield item" if isinstance(given, Iterable) else ""
     end = ""
     if isinstance(given, (asyncio.Queue, *_QUEUES)):

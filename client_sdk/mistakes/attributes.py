@@ -24,9 +24,13 @@ _OF_CLIENTS: Final = {
         name: f"write {code}"
         for names, code in (
             ("request call ask query invoke rpc execute get post put fetch send_request send_and_receive", _ANSWER),
+            ("unary_unary send_task apply_async", _ANSWER),
             ("publish emit send tell cast notify produce enqueue", f"{_TELL}, to all of them with multicast('orders')"),
-            ("stream watch listen consume", "client.request_stream(address('clock'), b'', route='ticks')"),
-            ("channel open_channel websocket duplex", "client.request_channel(address('sums'), items(), route='add')"),
+            ("stream watch listen consume unary_stream", "client.request_stream(address('clock'), b'', route='ticks')"),
+            (
+                "channel open_channel websocket duplex stream_stream",
+                "client.request_channel(address('sums'), items(), route='add')",
+            ),
             ("broadcast", f"{_TELL.replace('address', 'multicast')}, or for their answers client.gather(...)"),
         )
         for name in names.split()

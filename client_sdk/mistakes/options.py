@@ -1,7 +1,7 @@
 """Options that a function has not: what they are called here, and whose they are."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from client_sdk.mistakes.likeness import near
@@ -331,13 +331,19 @@ def _special(known: list[str]) -> Mapping[str, str]:
         return OF_LOCAL_BROKERS
     if "wait_for_service" in known:
         return OF_SUBSCRIPTIONS
+    if "enough_n" in known:
+        return OF_GATHERS
     if "address" in known:
-        if "enough_n" in known:
-            return OF_GATHERS
         if "returns" not in known and "contract" not in known:
             return OF_PUSHES if "mime_type" in known else OF_UNANSWERED
         return OF_STREAMS if "initial_n" in known else OF_CALLS
     return OF_SERVICES if "codecs" in known and "tags" in known else {}
+
+
+def called_here(given: str, known: Collection[str]) -> str:
+    """The one of the `known` options that is meant; empty where it is none."""
+    named = (how.partition("=")[0] for how, names in CALLED_ELSEWHERE.items() if given in names)
+    return next((each for each in (given, f"{given}_s", *named) if each in known), "")
 
 
 def _called_elsewhere(given: str, known: list[str]) -> str:
@@ -349,7 +355,8 @@ def _called_elsewhere(given: str, known: list[str]) -> str:
 
 def _of_others(given: str) -> str:
     name = given if any(given in known for known in FUNCTIONS.values()) else f"{given}_s"
-    having = [f"{each}()" for each, known in FUNCTIONS.items() if name in known][:MAX_FUNCTIONS]
+    functions = [each for each, known in FUNCTIONS.items() if name in known and f"Client.{each}" not in FUNCTIONS]
+    having = [f"{each}()" for each in functions[:MAX_FUNCTIONS]]
     if not having:
         return ""
     *first, last = having

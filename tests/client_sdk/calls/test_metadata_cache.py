@@ -101,6 +101,8 @@ def test_what_is_left_makes_few_heads() -> None:
 
 def test_what_is_no_address_is_refused() -> None:
     cache = MetadataCache(MIME_TYPE, ORIGIN, True)
+    with pytest.raises(TypeError, match="the address is list: make a call for each; multicast"):
+        cache.of([address("a")], None, None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="the address is str: write address"):
         cache.of("orders", None, None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="route"):

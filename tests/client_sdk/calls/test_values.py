@@ -206,6 +206,7 @@ ONE = ": for one item and a stream as its answer call request_stream"
         (made, ": write `async def made():`, and give the call made()"),
         (items_of, ": write items_of(), with parentheses"),
         (asyncio.Queue(), TAKEN.format("queue.get()")),
+        (TO, ": a call takes one address, then its items"),
         (queue.SimpleQueue(), TAKEN.format("asyncio.to_thread(queue.get)")),
         (b"a", ONE),
         ({"a": 1}, ONE),

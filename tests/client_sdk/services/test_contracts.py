@@ -16,7 +16,9 @@ from client_sdk import (
     address,
     connect,
     fire_and_forget,
+    gather,
     idempotent,
+    subscribe,
 )
 from client_sdk.testing import LocalBroker, local_broker
 from tests.client_sdk.services import postponed_contract
@@ -114,6 +116,7 @@ async def test_each_method_is_a_call_of_its_model() -> None:
 async def test_a_caller_has_the_methods_of_the_contract_and_no_others() -> None:
     async with orders_at(Shop()) as (_, orders):
         anything: Any = orders
+        untyped: Any = {"ack": True}
         assert repr(orders) == "<Orders at <unicast service=orders>>"
         assert dir(orders) == ["count", "create", "drop", "note", "raw", "sums", "watch"]
         with pytest.raises(AttributeError, match=r"^Orders has no method 'crate'; did you mean create\?$") as told:
@@ -126,6 +129,12 @@ async def test_a_caller_has_the_methods_of_the_contract_and_no_others() -> None:
             await anything.create(item="book", pieces=2)
         with pytest.raises(TypeError, match=r"write create\(Order\(\.\.\.\)\); several values are one dataclass$"):
             await anything.create("book", 2)
+        with pytest.raises(TypeError, match=r"and give metadata= to client\.of\(Orders, to, metadata=\.\.\.\)$"):
+            await anything.create(Order("book"), headers={})
+        with pytest.raises(TypeError, match=r"^subscribe\(\) has no argument ack=; items are not acknowledged"):
+            subscribe(anything.watch, Order("book"), **untyped)
+        with pytest.raises(TypeError, match=r"^gather\(\) has no argument ack=; nothing is stored"):
+            gather(anything.create, Order("book"), **untyped)
         with pytest.raises(TypeError, match=r"Orders.count\(\) takes no argument"):
             await anything.count(1)
 
