@@ -22,6 +22,7 @@ wrong("a method that clients have not", lambda world: unseen(world.client).call(
 wrong("a route that is called as a method of the client", lambda world: unseen(world.client).say(b""))
 wrong("`to=` in place of the address", lambda world: unseen(world.client).request_response(to="echo", route="say"))
 wrong("a service's name with a slip", lambda world: world.client.request_response(address("ehco"), route="say"))
+wrong("a wildcard", lambda world: world.client.request_response(address("echo.*")))
 wrong("a service's name with the route behind it", lambda world: world.client.request_response(address("echo.say")))
 wrong("`name=` in place of the service's name", lambda world: world.client.request_response(address(name="echo")))
 wrong(
