@@ -37,7 +37,7 @@ PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
 
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
 READ_BYTES = 1 << 16
-# `orders.create`, as gRPC and NATS write it, which may also be the name of a host.
+# orders.create, as gRPC and NATS write it, which may also be the name of a host.
 _SERVICE_AND_ROUTE = re.compile(r"([A-Za-z][\w-]*)\.([A-Za-z][\w.-]*)$")
 _URL = re.compile(r"[a-z+]+://|(localhost|[0-9.]+|\[[0-9a-f:]+\]):[0-9]+$")
 SOURCE = "broker.url_source"  # in the context of click: what a URL that no option gave is from
