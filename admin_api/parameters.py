@@ -165,6 +165,8 @@ def _meant(name: str, value: str, names: Collection[str], takes_tags: bool) -> s
     if takes_tags and (given := _TAG.fullmatch(name)):
         key, text = (given[1], value) if given[1] else _PAIR.split(value, 1) if _PAIR.search(value) else ("", "")
         return f"; write {TAG}{shown(f'{key}={text}')}" if key else f"; write {TAG}NAME=VALUE"
+    if name.startswith(TAG):
+        return f"; routes have tags: /api/v1/routes?{shown(f'{name}={value}')}"
     near = difflib.get_close_matches(name, names, 1, NEAR)
     if near:
         return f"; did you mean {near[0]}?"

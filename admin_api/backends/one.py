@@ -113,7 +113,7 @@ class OneBroker:
         found = queries.service(self._core, self._now(), name, part)
         if found is None:
             some = islice(self._core.table.loads.services, MAX_NAMES)
-            near = next((each for each in some if is_near(name, each)), "")
+            near = next((each for each in some if is_near(name, each) or name == f"{each}/routes"), "")
             hint = f"; did you mean {shown(near)!r}?" if near else "; /api/v1/services lists all"
             raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}{hint}")
         return Answer(found)

@@ -166,7 +166,7 @@ def split_pair(option: str, text: str, name: str = "NAME", example: str = "") ->
     if not given:
         raise click.UsageError(f"{option} {text!r} has no name; write {name}=VALUE")
     if not sign:
-        other = text.replace(":", "=", 1) if ":" in text else ""
+        other = re.sub(r" *: *", "=", text, count=1) if ":" in text else ""
         example = other or example or f"{text}=VALUE"
         raise click.UsageError(f"{option} {text!r} is no {name}=VALUE; write {option} {shlex.quote(example)}")
     return given, value
@@ -422,8 +422,9 @@ def _url_among(words: tuple[str, ...], given: Mapping[str, object]) -> str | Non
         raise click.UsageError("'help' is taken as the URL; -h shows the help")
     if "=" in word and "tags" in given:
         hint = f"a tag is --tag {word}"
-    elif (data := given.get("data")) and isinstance(data, str) and _is_behind(word, "--data", data):
-        hint = f"quote data with spaces: --data {shlex.quote(' '.join([data, *others]))}"
+    elif spaced := next((each for each in ("data", "answer") if _is_behind(word, f"--{each}", given.get(each))), ""):
+        whole = shlex.quote(" ".join([str(given[spaced]), *others]))
+        hint = f"quote what has spaces: --{spaced} {whole}"
     elif "service" in given and given["service"] == word:
         hint = "leave it out, --service says that"
     elif "service" in given and given["service"] is None and (dotted := _SERVICE_AND_ROUTE.match(word)):
@@ -448,7 +449,7 @@ def named_by(url: str) -> str:
     return f"--service NAME or --tag NAME=VALUE{meant}"
 
 
-def _is_behind(word: str, option: str, value: str) -> bool:
+def _is_behind(word: str, option: str, value: object) -> bool:
     """Whether it stands behind the value of the option in the command line."""
     words = ["", *click.get_current_context().meta.get(WORDS, ())]
     return any(

@@ -43,7 +43,7 @@ from broker.config.principal import read_principal, split_list
 from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
 from broker.config.sections.admin_checks import admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
-from broker.config.sections.files import MADE_BY, file_mistakes, why_unread
+from broker.config.sections.files import MADE_BY, check_path, file_mistakes, why_unread
 from broker.config.sections.meant import meant_items, meant_value
 from broker.config.sections.near import near_name, near_option, near_section, near_table_key, near_variable, near_word
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
@@ -494,10 +494,10 @@ def _read_value(doc: OptionDoc, raw: object) -> object:
         fits = isinstance(raw, int if doc.hint is int else int | float) and low <= raw <= high
     else:
         fits = isinstance(raw, str) and raw.isprintable() and low <= len(raw.encode()) <= high
-    if fits and doc.option.form == "chooser":
-        fits = is_chooser(str(raw))
-    if fits and doc.option.form == "requests":
-        fits = one_of_requests(str(raw)) >= 0
+    if fits and doc.option.form in ("chooser", "requests"):
+        fits = is_chooser(str(raw)) if doc.option.form == "chooser" else one_of_requests(str(raw)) >= 0
+    if fits and doc.option.form in ("file", "directory"):
+        check_path(str(raw))
     if fits and doc.option.form == "HOST:PORT":
         return None if raw == "off" else Listen.parse_host_port(str(raw))
     try:

@@ -202,12 +202,19 @@ def _unix_listen(text: str, parts: SplitResult) -> Listen:
     return Listen("unix", path=parts.path)
 
 
+def _unreplaced(text: str) -> str:
+    """What helps where a variable stands in a file, as other programs replace them; empty: none does."""
+    found = re.search(r"\$(\w+|\{\w+\})", text)
+    how = "is not replaced: write the number, or the whole option as a variable, as RSB_SERVER__LISTEN=URL"
+    return f"; {found[0]} {how}" if found else ""
+
+
 def _place(text: str, parts: SplitResult) -> tuple[str, int]:
     """Host and port of the URL; raises BrokerError."""
     try:
         port = parts.port
     except ValueError:  # no number, or beyond 65535
-        raise _bad(f"{shown_value(text)} has a port that is not a number from 0 to 65535") from None
+        raise _bad(f"{shown_value(text)} has a port that is not a number from 0 to 65535{_unreplaced(text)}") from None
     if not parts.hostname:
         where = f"{parts.scheme}://" if "://" in text else ""
         here, all = (f"{where}{host}:{port or 'PORT'}" for host in ("127.0.0.1", "0.0.0.0"))

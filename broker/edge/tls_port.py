@@ -30,6 +30,7 @@ ACCEPTED_N: Final = 64  # in one turn of the loop
 RETRY_S: Final = 1.0  # until somebody is accepted again, when no descriptor was left
 
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE")
+_NO_ISSUER: Final = (2, 19, 20, 21)  # of OpenSSL
 KIND: Final = "TlsFailed"  # of lines of the log
 
 Address = tuple[Any, ...]  # of a socket: host, port, and of IPv6 two numbers more
@@ -152,4 +153,9 @@ def _reason(error: ssl.SSLError) -> str:
     reason = (error.reason or "unknown").replace("_", " ").lower()
     if error.reason in _NO_TLS:
         return f"{reason}: the URL of who connects has a wrong scheme, tls:// and wss:// are right here"
-    return f"{reason}: {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else reason
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return reason
+    said = f"{reason}: {error.verify_message}"
+    return (
+        f"{said}: no CA that this port accepts, tls.client_ca, signed it" if error.verify_code in _NO_ISSUER else said
+    )

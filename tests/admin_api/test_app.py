@@ -206,6 +206,10 @@ async def test_a_list_can_be_sorted_by_each_field_that_it_names(client: Api, pat
         ("connections?state=opn", "state must be one of connecting, open, suspended, ending, not 'opn'"),
         ("services?sort=age", "sort must be one of service, -service, routes, -routes, "),
         ("traffic?sort=requests&sort=code", "sort must be one of service, "),
+        (
+            "connections?tag.region=eu",
+            "unknown parameter 'tag.region'; routes have tags: /api/v1/routes?tag.region=eu; ",
+        ),
         ("redirects?sort=service", "unknown parameter 'sort'; allowed: limit, offset"),
     ],
 )

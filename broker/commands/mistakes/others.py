@@ -8,7 +8,7 @@ COMMANDS: Final = {
         **dict.fromkeys(("start", "run", "broker", "server", "listen"), "serve"),
         **dict.fromkeys(("send", "request", "invoke", "req", "pub", "publish"), "call"),
         **dict.fromkeys(("subscribe", "sub", "consume", "stream", "receive"), "call --stream"),
-        **dict.fromkeys(("monitor", "top", "stats", "metrics"), "ctl traffic --watch"),
+        **dict.fromkeys(("monitor", "top", "stats", "metrics"), "ctl traffic --watch 1"),
         **dict.fromkeys(("reply", "respond", "service"), "offer"),
         **dict.fromkeys(("benchmark", "perf"), "bench"),
         **dict.fromkeys(("validate", "config", "lint"), "check"),
@@ -83,7 +83,7 @@ _NOWHERE: Final = {
     ),
     **dict.fromkeys(("logs", "log"), "A broker writes its log to its own standard error"),
 }
-NO_COMMANDS: Final = {"": _NOWHERE, "ctl": {**_NOWHERE, "top": "Write rsocket-broker ctl traffic --watch"}}
+NO_COMMANDS: Final = {"": _NOWHERE, "ctl": {**_NOWHERE, "top": "Write rsocket-broker ctl traffic --watch 1"}}
 
 # What they type in front of what `ctl` shows or changes, and how our name of that begins.
 VERBS: Final = {
@@ -145,6 +145,11 @@ NO_OPTIONS: Final = {
             "It runs until it is stopped: put & behind the command, or let systemd start it",
         ),
     },
+    "ctl traffic": dict.fromkeys(
+        ("--since", "--from", "--until", "--last", "--period", "--window", "--interval"),
+        "It counts from the start of the broker on, and --watch 10 shows what is added; of any time the event files "
+        "tell: serve --events DIR, then pipeline run and report",
+    ),
     "table": dict.fromkeys(("--since", "--from", "--until"), "Write --at TIME, and --diff TIME for what changed since"),
 }
 

@@ -12,6 +12,15 @@ MAKES_USERS: Final = "rsocket-broker password NAME"
 MADE_BY: Final = {"auth.users": MAKES_USERS, "admin.tokens": "rsocket-broker token new NAME"}
 
 
+def check_path(path: str) -> None:
+    """BrokerError "bad-config" for a path that only a shell makes one of."""
+    if path == "~" or path.startswith("~/"):
+        meant = shown_value(str(Path(path).expanduser()))
+        raise BrokerError(
+            "bad-config", f"{shown_value(path)} begins with ~, which only a shell replaces; write {meant}"
+        )
+
+
 def lines_of(path: str) -> Iterator[tuple[int, str]]:
     """Numbers and lines of a text, without those that are empty or comments; OSError, ValueError with a sentence."""
     try:

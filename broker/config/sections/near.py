@@ -57,7 +57,9 @@ CALLED: Final = {
     **dict.fromkeys(("service.weight", "service.weights"), _WEIGHT),
     **dict.fromkeys(("service.url", "service.urls", "service.host", "service.address", "service.port"), _DIALS),
     **dict.fromkeys(("service.load_balancer", "service.lb_policy", "service.strategy"), "did you mean chooser?"),
-    **dict.fromkeys(("service.retries", "service.timeout", "service.timeout_s"), "it is the caller who says that"),
+    **dict.fromkeys(
+        ("service.retries", "service.timeout", "service.timeout_s"), "it is the caller who says that, in each call"
+    ),
 }
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 

@@ -197,7 +197,7 @@ def test_certificates_of_ones_own_are_trusted_when_they_are_named() -> None:
         (["--service", "orders", "--tag", "region:eu"], "--tag 'region:eu' is no NAME=VALUE; write region=eu"),
         (
             ["--service", "orders", "--data", "a", "book"],
-            "'book' is taken as the URL; quote data with spaces: --data 'a book'",
+            "'book' is taken as the URL; quote what has spaces: --data 'a book'",
         ),
         (["orders.create"], "write --service orders --route create, the data is --data"),
         (["orders.create", "book"], "'book' is taken as the URL; the service is --service, the route --route"),

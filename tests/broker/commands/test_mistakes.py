@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from pathlib import Path
 
@@ -51,7 +52,10 @@ def test_what_others_call_a_command_is_none_here_and_is_one_here(group: str) -> 
         own = find(group.split())
         assert isinstance(own, click.Group)
         assert name not in own.list_commands(click.Context(own))
-        find([*group.split(), *[each for each in meant.split() if not each.startswith("-")]])
+        names = [*itertools.takewhile(lambda word: not word.startswith("-"), meant.split())]
+        command, options = find([*group.split(), *names]), meant.split()[len(names) :]
+        if names and options:
+            command.make_context(name, options)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,8 @@ def test_a_corrected_line_holds_all_that_was_given(typed: str, advice: str) -> N
         ("ctl create redirect orders", "No such command 'create'. Did you mean 'rsocket-broker ctl redirect'?"),
         ("call orders.create", "write --service orders --route create if 'orders.create', taken as the URL, is that"),
         ("subscribe orders", "No such command 'subscribe'. Did you mean 'rsocket-broker call --stream'?"),
+        ("ctl traffic --since 1h", "No such option '--since'. It counts from the start of the broker on"),
+        ('offer stock --json --answer {"left": 3}', "quote what has spaces: --answer '{\"left\": 3}'"),
         ("pub orders", "No such command 'pub'. Did you mean 'rsocket-broker call'?"),
         ("serve --verbose", "No such option '--verbose'. More log: RSB_LOG__LEVEL=debug in front of the command"),
         ("ctl services demo", "Got unexpected extra argument (demo). Write rsocket-broker ctl service demo"),

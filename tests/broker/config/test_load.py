@@ -213,6 +213,15 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
             "rsocket-broker password NAME makes its lines",
         ),
         ("[admin]\nlisten = 7070", '3: admin.listen: must be HOST:PORT or "off", not 7070; write "127.0.0.1:7070"'),
+        (
+            '[events]\ndir = "~/events"',
+            f'3: events.dir: "~/events" begins with ~, which only a shell replaces; write "{Path.home()}/events"',
+        ),
+        (
+            '[server]\nlisten = ["tcp://127.0.0.1:${PORT}"]',
+            '3: server.listen: "tcp://127.0.0.1:${PORT}" has a port that is not a number from 0 to 65535; ${PORT} is '
+            "not replaced: write the number, or the whole option as a variable, as RSB_SERVER__LISTEN=URL",
+        ),
         ('[admin]\nlisten = "7070"', '3: admin.listen: "7070" is a port without a host; write 127.0.0.1:7070'),
         ('[admin]\nlisten = "http://a:1"', '3: admin.listen: "http://a:1" is neither HOST:PORT nor "off"; write a:1'),
         ('[admin]\nlisten = "a:1/x"', '3: admin.listen: "a:1/x" is neither HOST:PORT nor "off"; write a:1'),
