@@ -145,10 +145,36 @@ _SPREAD: Final = {
     **dict.fromkeys(_STORED, f"{_NOT_STORED}: leave it out"),
     **dict.fromkeys(_ACKED, _ANSWERED),
 }
+_AROUND: Final = dict.fromkeys(
+    ("lifespan", "startup", "shutdown", "on_startup", "on_shutdown"),
+    "write it before and behind `await serve(url, service)`, in an async function",
+)
+_IN_CODE: Final = {  # options of web frameworks that are plain Python here
+    **dict.fromkeys(
+        ("interceptors", "middleware", "middlewares", "plugins", "hooks", "event_hooks"),
+        "there are none: put it into a function around the call, or around the handler",
+    ),
+    **dict.fromkeys(("dependencies", "depends"), "nothing is injected: make it before the functions that use it"),
+}
 OF_SERVICES: Final = {
     **_SPREAD,
+    **_AROUND,
+    **_IN_CODE,
     **dict.fromkeys(
-        ("url", "urls", "broker", "uri", "host", "port"), "it is of run(url, service), or connect(url, service=service)"
+        (
+            *("url", "urls", "broker", "brokers", "broker_url", "uri", "host", "port", "servers", "bootstrap_servers"),
+            *("credentials", "ssl", "instance", "keepalive_s", "lifetime_s"),
+        ),
+        "it is of run(url, service), or connect(url, service=service)",
+    ),
+    "version": "it is a tag: tags={'version': '1'}",
+    **dict.fromkeys(
+        ("prefix", "route_prefix", "path_prefix"), "the route has it: @orders.request_response('v1/create')"
+    ),
+    **dict.fromkeys(("description", "title", "summary", "doc"), "callers do not see it: write it as a comment"),
+    **dict.fromkeys(
+        ("error_handler", "error_handlers", "exception_handler", "exception_handlers", "on_error"),
+        "catch it in the handler, and raise ApplicationError('no order 42', word='not-found')",
     ),
     **dict.fromkeys(
         ("max_concurrency", "concurrency", "max_waiting", "workers", "prefetch", "prefetch_count"),
@@ -160,6 +186,7 @@ OF_SERVICES: Final = {
 }
 OF_HANDLERS: Final = {
     **_SPREAD,
+    **_IN_CODE,
     **dict.fromkeys(
         ("name", "path", "topic", "endpoint", "subject"), "the route stands first: @orders.request_response('create')"
     ),
@@ -197,10 +224,7 @@ OF_RUNNING: Final = {
         ("signal_handlers", "handle_signals", "install_signal_handlers", "stop_signals"),
         "run() and serve() end by SIGTERM and SIGINT, serve(url, service, stop=asyncio.Event()) by that event, too",
     ),
-    **dict.fromkeys(
-        ("lifespan", "startup", "shutdown", "on_startup", "on_shutdown"),
-        "write it before and behind `await serve(url, service)`, in an async function",
-    ),
+    **_AROUND,
     **dict.fromkeys(("listen", "bind", "reuse_port"), "it connects to the broker and listens nowhere: leave it out"),
 }
 OF_LOCAL_BROKERS: Final = dict.fromkeys(
@@ -263,10 +287,7 @@ OF_CONNECTIONS: Final = {
     **dict.fromkeys(
         ("compression", "compression_type", "enable_compression", "compress"), "nothing is compressed: leave it out"
     ),
-    **dict.fromkeys(
-        ("interceptors", "middleware", "middlewares", "plugins", "hooks", "event_hooks"),
-        "there are none: put it into a function around the call, or around the handler",
-    ),
+    **_IN_CODE,
     **dict.fromkeys(
         ("virtual_host", "virtualhost", "vhost", "db", "database", "namespace"),
         "a broker is not divided: services differ by their names and tags",

@@ -302,6 +302,17 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: unseen(Service)("a", handlers=[]),
         "Service() has no argument handlers=; decorate functions: @orders.request_response('create')",
     ),
+    *(
+        (lambda each=each: unseen(Service)("a", **{each: 1}), f"Service() has no argument {each}=; {how}")
+        for each, how in (
+            ("lifespan", "write it before and behind `await serve(url, service)`, in an async function"),
+            ("dependencies", "nothing is injected: make it before the functions that use it"),
+            ("middleware", "there are none: put it into a function around the call, or around the handler"),
+            ("prefix", "the route has it: @orders.request_response('v1/create')"),
+            ("version", "it is a tag: tags={'version': '1'}"),
+            ("credentials", "it is of run(url, service), or connect(url, service=service)"),
+        )
+    ),
     (
         lambda: unseen(Hedging)(jitter=1),
         "Hedging() has no argument jitter=; it has after_s=, budget=, quantile=: write `Hedging(after_s=0.1)`",
