@@ -41,7 +41,7 @@ def parts_of(contract: Contract, implementation: object, codecs: Sequence[Codec]
     if isinstance(implementation, type):
         name = implementation.__name__
         raise TypeError(f"{name} is a class: implement({contract.name}) takes an object, such as {name}()")
-    missing = [name for name in contract.methods if not callable(getattr(implementation, name, None))]
+    missing = [name for name in contract.methods if not _has_method(implementation, name)]
     if missing:
         raise TypeError(f"{owner} has no method {', '.join(missing)}, which {contract.name} has: add it to {owner}")
     for name, method in contract.methods.items():
@@ -57,6 +57,24 @@ def parts_of(contract: Contract, implementation: object, codecs: Sequence[Codec]
         if method.model == REQUEST_RESPONSE and method.gives is NOTHING and tuple(codecs) == (BYTES,):
             function = _Done(function)
         yield Part(method.model, name, function, shape)
+
+
+def _has_method(implementation: object, name: str) -> bool:
+    """A body of `...`, which its class has from a Protocol, is none."""
+    method = getattr(implementation, name, None)
+    function = getattr(method, "__func__", None)
+    code = getattr(function, "__code__", None)
+    protocols = [vars(each) for each in type(implementation).__mro__ if getattr(each, "_is_protocol", False)]
+    if code is None or not any(each.get(name) is function for each in protocols):
+        return callable(method)
+    gives_value = not {None, ..., function.__doc__}.issuperset(code.co_consts)
+    return gives_value or code.co_code[::2] not in [each.__code__.co_code[::2] for each in (_stub, _async_stub)]
+
+
+def _stub() -> None: ...
+
+
+async def _async_stub() -> None: ...
 
 
 class _Done:

@@ -297,6 +297,11 @@ class TakesNothing(Good):
         return ""
 
 
+class PutsOnly(Puts):
+    async def put(self, key: str) -> str:
+        return key
+
+
 class ReturnsList(Good):
     async def watch(self, key: str) -> list[str]:  # type: ignore[override]  # that is the mistake
         return [key]
@@ -306,6 +311,7 @@ class ReturnsList(Good):
     "implementation, text",
     [
         (NoWatch(), "NoWatch has no method watch, which Puts has"),
+        (PutsOnly(), "PutsOnly has no method watch, which Puts has: add it to PutsOnly"),  # type: ignore[abstract]
         (Good, r"Good is a class: implement\(Puts\) takes an object, such as Good\(\)"),
         (TakesInt(), "TakesInt.put takes int, and Puts.put takes str"),
         (GivesInt(), "GivesInt.put gives int, and Puts.put gives str"),
@@ -323,6 +329,30 @@ def test_an_object_that_does_not_fit_is_refused_before_any_request(implementatio
     with pytest.raises(TypeError, match=text):
         service.implement(Puts)(implementation)
     assert not service.routes["request_response"]._named
+
+
+def test_what_a_protocol_does_itself_is_an_implementation() -> None:
+    class Counts(Protocol):
+        async def count(self, item: str) -> int:
+            """Of this item."""
+            return 5
+
+        async def same(self, item: str) -> str:
+            return item
+
+        @fire_and_forget
+        async def note(self, line: str) -> None:
+            """Nothing."""
+
+    class Own(Counts): ...
+
+    with pytest.raises(TypeError, match=r"^Own has no method note, which Counts has: add it to Own$"):
+        Service("a", codec=JSON).implement(Counts)(Own())  # type: ignore[abstract]  # likewise
+
+    class Notes(Own):
+        async def note(self, line: str) -> None: ...
+
+    Service("a", codec=JSON).implement(Counts)(Notes())
 
 
 def test_a_contract_that_is_given_no_object_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
