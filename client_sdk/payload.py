@@ -7,6 +7,7 @@ rsocket-py ships without type information; what type checkers shall know of its 
 from typing import TYPE_CHECKING, Final, Never
 
 from client_sdk.mistakes.attributes import names_told
+from client_sdk.mistakes.handlers import RETURNED, status_advice
 from client_sdk.mistakes.kinds import kind_of, no_value
 
 _OR: Final = "or give the call returns="
@@ -92,6 +93,8 @@ def as_bytes(value: object, subject: str) -> bytes:
         return bytes(value)
     is_value = not subject.startswith("metadata")  # which a codec makes bytes of
     hint = no_value(value) or ("other values need a codec, such as codec=JSON" if is_value else "")
+    if subject.startswith(RETURNED):
+        hint = status_advice(value) + hint
     if subject == "metadata" and isinstance(value, dict | list):
         hint = "write json.dumps(value).encode(), and mime_type='application/json'"
     elif isinstance(value, BaseException):
@@ -112,5 +115,6 @@ def as_parts(value: object, subject: str) -> tuple[bytes, bytes | None]:
         metadata = value.metadata
         return data, None if metadata is None else as_bytes(metadata, f"metadata of {subject}")
     if value is None:
-        raise TypeError(f"{subject} is None, it must be bytes or Payload: b'' is an empty one")
+        missing = "a return is missing, and " if subject.startswith(RETURNED) else ""
+        raise TypeError(f"{subject} is None, it must be bytes or Payload: {missing}b'' is an empty one")
     return as_bytes(value, subject), None

@@ -1,9 +1,12 @@
 """What a handler that has raised may have meant: an end of the line in the service's log."""
 
+import inspect
 import linecache
 import logging
 import re
 import textwrap
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from types import NoneType, TracebackType
 from typing import Any, Final, get_origin
@@ -34,6 +37,10 @@ ANSWERS: Final = {
     **dict.fromkeys(("request_stream", "request_channel"), "yield b'...', which is an item of the answer"),
     **dict.fromkeys(("fire_and_forget", "metadata_push"), "nothing in its place: the caller gets no answer"),
 }
+RETURNED: Final = "what "  # begins the subject of an error about what a handler returned
+INJECTED: Final = ("Depends", "Dependant", "Security", "TaskiqDepends")
+_VARIABLE: Final = re.compile(r"\{\w*(?::\w+)?\}|<\w+(?::\w+)?>|(?<=/):\w+")  # in routes of web frameworks
+_WILDCARD: Final = re.compile(r"(?<![^/.])(?:\*+|>|#)(?![^/.])")  # in subjects and topics
 CONTEXTS: Final = ("context", "ctx", "response", "res", "reply")  # second parameters of handlers of others
 # What others call it that a Request, or its caller, has.
 INSTEAD: Final = {
@@ -115,6 +122,50 @@ def warn_context(model: str, name: str) -> None:
     """For a handler of a request and of `name`, which says no type."""
     text = "%s of a %s handler is given the data: there is no %s, so leave it out; if it is meant, give it a type"
     _log.warning(text, name, model, name)
+
+
+def warn_route(service: str, model: str, route: str) -> None:
+    """For a route that looks like a pattern."""
+    if found := _VARIABLE.search(route):
+        how = f"leave {found[0]} out, and put it into the data"
+    elif found := _WILDCARD.search(route):
+        how = f"a handler of all routes that have no other is @….{model}()"
+    else:
+        return
+    _log.warning("service %r: the route %r is a name, callers write it as it stands: %s", service, route, how)
+
+
+def check_injected(model: str, function: Callable[..., Any], hints: Mapping[str, Any]) -> None:
+    """TypeError for a parameter that a web framework would give; not where a decorator may do that."""
+    if hasattr(function, "__wrapped__"):
+        return
+    for name, parameter in inspect.signature(function).parameters.items():
+        for mark in (parameter.default, *getattr(hints.get(name), "__metadata__", ())):
+            kind = type(mark)
+            if kind.__name__ in INJECTED:
+                how = "make it before the function, and leave the parameter out"
+            elif mark is parameter.default and kind.__module__ == "fastapi.params":
+                how = "put it into the data"
+            else:
+                continue
+            text = f"a {model} handler is given no {name}: nothing is injected as by {kind.__name__}()"
+            raise TypeError(f"{text}; {how}")
+
+
+def status_advice(answer: object) -> str:
+    """For what a handler has returned, which is no bytes and may have a status of HTTP, with a semicolon behind it."""
+    parts: Any = answer if isinstance(answer, tuple) else (answer,)
+    if isinstance(answer, dict):
+        parts = [answer.get(name) for name in ("status", "status_code", "statusCode")]
+    elif not isinstance(answer, int | tuple):
+        parts = [getattr(answer, name, None) for name in ("status", "status_code")]
+    numbers = [each for each in parts if isinstance(each, int)]
+    if len(numbers) != 1 or numbers[0] not in list(HTTPStatus)[3:] or type(answer) is int:
+        return ""
+    status = HTTPStatus(numbers[0])
+    word = re.sub("[^a-z]+", "-", status.phrase.lower())
+    how = f"raise ApplicationError('...', word='{word}') in its place" if status >= 400 else "return its bytes alone"
+    return f"if {status:d} is its status, {how}; "
 
 
 def unbound_advice(model: str, function: Any) -> str:

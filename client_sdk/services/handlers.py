@@ -18,6 +18,8 @@ from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import ApplicationError, Refused
 from client_sdk.mistakes.handlers import (
     CONTEXTS,
+    RETURNED,
+    check_injected,
     reading_advice,
     took_request,
     unbound_advice,
@@ -66,7 +68,7 @@ class Handler:
     ) -> None:
         self.model: Final = model
         self.name: Final = name  # for people
-        self.returned: Final = f"what {name} returned"
+        self.returned: Final = f"{RETURNED}{name} returned"
         self.function: Final = function
         self.body: Final = shape.body
         self.type: Final = shape.type
@@ -270,6 +272,7 @@ def handler_of(
     if max_concurrency is None and max_waiting != MAX_WAITING:
         raise ValueError("max_waiting= needs max_concurrency=, without which none waits: write max_concurrency=8, too")
     limit = None if max_concurrency is None else Limit(max_concurrency, max_waiting, name)
+    check_injected(model, function, hints_of(function))
     is_of_contract = shape is not None
     shape = shape or _shape_of(model, function)
     if shape.type in (Any, object) and tuple(codecs) == (BYTES,):

@@ -14,6 +14,7 @@ from client_sdk.addresses import check_new_tags, check_own_tags
 from client_sdk.codecs import BYTES, Codec, check_codec
 from client_sdk.mistakes.arguments import SERVE_SEVERAL, advised
 from client_sdk.mistakes.attributes import SERVICE_HAS_NOT, missing_told
+from client_sdk.mistakes.handlers import warn_route
 from client_sdk.mistakes.operators import ReadOnly, refused
 from client_sdk.mistakes.options import unknown_option
 from client_sdk.services.contract import read_contract
@@ -228,6 +229,7 @@ class Service:
             raise ValueError(f"route {route[:40]!r} {text}")
         for name in options.keys() - HandlerOptions.__annotations__:
             raise unknown_option(f"@….{model}()", name, HandlerOptions.__annotations__)
+        warn_route(self.name, model, route or "")
         own = _codecs_of(options.get("codec"), options.get("codecs")) or self._codecs
         max_concurrency, max_waiting = options.get("max_concurrency"), options.get("max_waiting", MAX_WAITING)
 

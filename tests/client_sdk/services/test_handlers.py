@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from http import HTTPStatus
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -532,3 +533,95 @@ async def test_items_of_a_channel_are_not_read_at_once(read: Callable[[Any], obj
     for route in ("payloads", "data"):
         with pytest.raises(TypeError, match="come one by one: write `async for item in items:`"):
             await taken(ServiceResponder(service).request_channel(route_bytes(route), b"", Inflow(1, 0)))
+
+
+class Depends:
+    """As web frameworks have it."""
+
+
+class Query:
+    __module__ = "fastapi.params"
+
+
+async def depends(data: bytes, db: Any = Depends()) -> bytes:  # noqa: B008
+    return data
+
+
+async def annotated(data: bytes, db: Annotated[int, Depends()]) -> bytes:
+    return data
+
+
+async def asks(data: bytes, page: Any = Query()) -> bytes:  # noqa: B008
+    return data
+
+
+def test_parameters_that_a_web_framework_would_give_are_refused_unless_a_decorator_may_give_them() -> None:
+    depending = "nothing is injected as by Depends(); make it before the function, and leave the parameter out"
+    for handler, text in (
+        (depends, f"a request_response handler is given no db: {depending}"),
+        (annotated, f"a request_response handler is given no db: {depending}"),
+        (asks, "a request_response handler is given no page: nothing is injected as by Query(); put it into the data"),
+    ):
+        with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+            Service("s").request_response()(handler)
+    given = functools.wraps(depends)(functools.partial(depends, db=None))
+    Service("s").request_response()(given)
+
+
+@pytest.mark.parametrize(
+    ("answer", "advice"),
+    [
+        ((b"no such order", 404), "if 404 is its status, raise ApplicationError('...', word='not-found') in its place"),
+        (
+            (HTTPStatus.CONFLICT, b""),
+            "if 409 is its status, raise ApplicationError('...', word='conflict') in its place",
+        ),
+        ({"status": 400}, "if 400 is its status, raise ApplicationError('...', word='bad-request') in its place"),
+        (HTTPStatus.GONE, "if 410 is its status, raise ApplicationError('...', word='gone') in its place"),
+        ((b"ok", 200, {}), "if 200 is its status, return its bytes alone"),
+        ((b"ok", 3), ""),
+        ((404, 200), ""),
+        (404, ""),
+    ],
+)
+async def test_an_answer_with_a_status_is_told_of(answer: object, advice: str) -> None:
+    service = Service("s")
+
+    @service.request_response()
+    async def find(data: bytes) -> Any:
+        return answer
+
+    with pytest.raises(TypeError) as told:
+        await ask(service, b"")
+    codec = "other values need a codec, such as codec=JSON"
+    assert str(told.value).partition("it must be bytes; ")[2] == "; ".join(filter(None, (advice, codec)))
+
+
+async def test_an_answer_without_a_return_is_told_of() -> None:
+    service = Service("s")
+
+    @service.request_response()
+    async def find(data: bytes) -> Any:
+        answer = data  # noqa: F841
+
+    with pytest.raises(TypeError, match=r"is None, it must be bytes or Payload: a return is missing, and b'' is an"):
+        await ask(service, b"")
+
+
+@pytest.mark.parametrize(
+    ("route", "mend"),
+    [
+        ("items/{item}", "leave {item} out, and put it into the data"),
+        ("/items/<int:item>", "leave <int:item> out, and put it into the data"),
+        ("items/:item/parts", "leave :item out, and put it into the data"),
+        ("orders.*", "a handler of all routes that have no other is @….request_stream()"),
+        ("orders/#", "a handler of all routes that have no other is @….request_stream()"),
+        ("orders:create", ""),
+        ("/orders/create.v1", ""),
+        ("a->b", ""),
+    ],
+)
+def test_a_route_that_looks_like_a_pattern_is_told_of(route: str, mend: str, caplog: pytest.LogCaptureFixture) -> None:
+    Service("s").request_stream(route)
+    told = f"service 's': the route {route!r} is a name, callers write it as it stands: {mend}"
+    assert caplog.messages == [told] * bool(mend)
