@@ -9,9 +9,12 @@ Decides what a signal means. Connections are `group`'s.
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import signal
+import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from types import FrameType
 from typing import Any, Final, Unpack
 
 from client_sdk.calls.options import ConnectOptions, OfferOptions
@@ -92,8 +95,10 @@ async def serve(
     if stop is not None and not isinstance(stop, asyncio.Event):
         raise TypeError(f"stop= is {type(stop).__module__}.{type(stop).__name__}, it must be asyncio.Event()")
     if not any(routes.names for routes in service.routes.values()):
-        text = "service %r has no handler: write @….request_response('name') before a function"
-        _log.warning(text, service.name)
+        text = "service %r has no handler: write @….request_response('name') before a function, or import the module "
+        _log.warning(text + "that has its handlers", service.name)
+    if stop is None:
+        _warn_generator(service.name)
     told = Stop()
     with _heard(told):
         async with _running(_first_of(told.asked, stop)) as (asked,):
@@ -131,6 +136,17 @@ def run(
         raise RuntimeError("run() starts an event loop, and one runs here already: use `await serve(...)`")
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
         runner.run(serve(urls, service, connections=connections, instance=instance, drain_s=drain_s, **options))
+
+
+def _warn_generator(name: str) -> None:
+    """Where an async generator awaits `serve`, as the lifespan of a web framework is one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        if frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR:
+            text = "service %r: serve() goes on until it is stopped, and a yield behind it waits for that: write %s"
+            _log.warning(text, name, "`async with connect(url, service=service): yield`")
+            return
+        frame = frame.f_back
 
 
 async def _opened(offering: Offering, name: str, asked: asyncio.Task[None]) -> Group | None:

@@ -1,10 +1,12 @@
 """A program that is a service: it waits for its broker, runs, and drains when it is told to stop."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 import textwrap
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -99,7 +101,22 @@ async def test_a_service_without_handlers_is_told_of(broker: FakeBroker, caplog:
     for service in (echo_service("s"), Service("mine")):
         await serve(broker.url, service, stop=stop)
     said = [message for message in caplog.messages if "handler" in message]
-    assert said == ["service 'mine' has no handler: write @….request_response('name') before a function"]
+    how = "write @….request_response('name') before a function, or import the module that has its handlers"
+    assert said == [f"service 'mine' has no handler: {how}"]
+
+
+async def test_a_yield_behind_it_is_told_of(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+    @contextlib.asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        await serve(broker.url, echo_service("s"))
+        yield
+
+    entering = asyncio.create_task(lifespan().__aenter__())
+    await broker.peer(0)
+    entering.cancel()
+    await asyncio.wait([entering])
+    text = "service 's': serve() goes on until it is stopped, and a yield behind it waits for that: write"
+    assert caplog.messages[0] == f"{text} `async with connect(url, service=service): yield`"
 
 
 async def test_told_to_stop_while_there_is_no_broker_it_ends(broker: FakeBroker) -> None:
