@@ -357,9 +357,13 @@ class NotConnected(ConnectionLost):
     """
 
     default_word = "not-connected"
-    usual_advice = "nothing was sent, a retry is safe; wait_for_reconnect=True waits for the next connection"
+    usual_advice = (
+        "nothing was sent, a retry is safe; wait_for_reconnect= says how long a call waits for the next connection"
+    )
     is_retry_safe = True
     advice_before_own = "nothing was sent; "
+
+    was_connected = False  # there is a client, which comes back by itself
 
     def __init__(self, text: str, *, word: str = "", code: int = 0, says_how: bool = False) -> None:
         """`says_how`: the text says what to do, so the usual advice would be beside the point."""
@@ -373,7 +377,10 @@ class NotConnected(ConnectionLost):
         >>> NotConnected("the other side speaks HTTP: use ws://", says_how=True).advice
         'nothing was sent'
         """
-        return "nothing was sent" if self.says_how else super().advice
+        if self.says_how:
+            return "nothing was sent"
+        # What CONNECTION_ADVICE has for connect-failed is for who connects.
+        return self.usual_advice if self.was_connected and self.word == "connect-failed" else super().advice
 
 
 class SetupRejected(ClientError):

@@ -54,7 +54,7 @@ IN_SHELL = {
     "the caller needs connect(url, codec=JSON), or json.dumps(value).encode() as data": (
         "--data must be JSON, with --json"
     ),
-    "; wait_for_reconnect=True waits for the next connection": "",
+    "; wait_for_reconnect= says how long a call waits for the next connection": "",
     "; wait_connected() waits for the next connection": "",
     "connect() with the same arguments fails again; change them, or the broker": "the same options fail again",
     "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands": (

@@ -149,7 +149,10 @@ class ConnectionManager:
         if self._is_closing or reason is None:
             return NotConnected("this client was closed", word="closed")
         says_how = isinstance(reason, NotConnected) and reason.says_how
-        return NotConnected(f"not connected: {reason.text}", word=reason.word, code=reason.code, says_how=says_how)
+        text = f"not connected: {reason.text}"
+        lost = NotConnected(text, word=reason.word, code=reason.code, says_how=says_how)
+        lost.was_connected = True
+        return lost
 
     def _use(self, connection: Connection) -> None:
         self.connection = connection
@@ -278,6 +281,8 @@ class ConnectionManager:
             except Exception as failure:
                 error = failure if isinstance(failure, ClientError) else _unforeseen(failure)
                 outage.failed(error)
+                if isinstance(error, NotConnected):
+                    error.was_connected = True
                 self._reason = error
             else:
                 self._backoff.reset()

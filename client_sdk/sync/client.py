@@ -38,6 +38,11 @@ from client_sdk.sync.items import Flow, Gathering, Items
 from client_sdk.sync.iterable_bridge import IterableBridge
 from client_sdk.sync.lifecycle import ClientLifecycle
 
+HOW_TO_WAIT: Final = (
+    "start the broker or correct the URL; to wait for a broker, call sync.connect() again after time.sleep(1) for as "
+    "long as it raises NotConnected: wait_for_reconnect= is of calls, after a loss"
+)
+
 
 @missing_told(SYNC_CLIENT_HAS, SYNC_CLIENT_HAS_NOT)
 class Client(ConnectionFacts):
@@ -81,6 +86,10 @@ class Client(ConnectionFacts):
         )
         __aenter__ = __aexit__ = refused(
             "this client blocks: write `with sync.connect(...)`, or `async with client_sdk.connect(...)`"
+        )
+        __iter__ = __next__ = refused(
+            "this client is not read: write `with sync.connect(...) as client:`; "
+            "a stream is read, or `for change in client.changes():`"
         )
         __await__ = refused(
             "this client blocks: write `client = sync.connect(...)`, or `client = await client_sdk.connect(...)`"
@@ -395,6 +404,10 @@ def connect(urls: str | Sequence[str], **options: Unpack[ConnectOptions]) -> Cli
                     thread.run(lifecycle.close)
         finally:
             BACKGROUND.leave(thread)
-        if isinstance(error, NotConnected) and error.word == "connect-timeout" and is_in_loop():
-            raise NotConnected(f"{error.text}; {IN_LOOP}", word=error.word, says_how=True) from None
+        if isinstance(error, NotConnected):
+            how = IN_LOOP if error.word == "connect-timeout" and is_in_loop() else ""
+            if error.word == "connect-failed" and not error.says_how:
+                how = HOW_TO_WAIT
+            if how:
+                raise NotConnected(f"{error.text}; {how}", word=error.word, says_how=True) from error.__cause__
         raise

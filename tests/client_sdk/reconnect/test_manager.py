@@ -1,6 +1,7 @@
 """What a program can know of its connection, and loops that outlive every broker."""
 
 import asyncio
+import errno
 import ssl
 from typing import NoReturn
 
@@ -86,6 +87,25 @@ async def test_a_call_gets_no_advice_beside_what_the_failed_reconnect_says(
             await asyncio.sleep(0)
         with pytest.raises(NotConnected, match=r"the broker needs another one \(nothing was sent\)$"):
             await client.request_response(TO)
+
+
+async def test_without_a_broker_who_was_connected_is_not_told_how_to_connect(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> NoReturn:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    async with connect(broker.url) as client:
+        monkeypatch.setattr(brokers, "dial", refused)
+        (await broker.peer(0)).abort()
+        while client.reason is None or client.reason.word != "connect-failed":
+            await asyncio.sleep(0)
+        said = (
+            "nothing was sent, a retry is safe; wait_for_reconnect= says how long a call waits for the next connection"
+        )
+        with pytest.raises(NotConnected) as caught:
+            await client.request_response(TO)
+        assert (caught.value.advice, client.reason.advice) == (said, said)
 
 
 async def test_waiting_for_a_state_ends(broker: FakeBroker) -> None:
