@@ -11,7 +11,7 @@ import functools
 import inspect
 import reprlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast, overload
 
 from client_sdk.addresses import Address, check_address
 from client_sdk.calls.retry import RetryPolicy
@@ -19,6 +19,7 @@ from client_sdk.calls.scatter_gather import Gathering
 from client_sdk.calls.values import Values
 from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.likeness import meant
+from client_sdk.mistakes.operators import refused
 from client_sdk.mistakes.options import called_here
 from client_sdk.services.contract import NOTHING, Contract, Method, Parameter
 from client_sdk.streams import Flow
@@ -139,6 +140,19 @@ class Remote:
         self._contract: Final = contract
         self._address: Final = address
         self._wanted: Final = wanted
+
+    if not TYPE_CHECKING:
+        __await__ = refused(
+            "what client.of(...) gives is not awaited: leave `await` out, and await its methods' answers"
+        )
+        __aenter__ = __aexit__ = __enter__ = __exit__ = refused(
+            "what client.of(...) gives has no block: write `orders = client.of(Orders, address('orders'))`"
+        )
+        __aiter__ = __anext__ = __iter__ = refused(
+            "what client.of(...) gives is not read: a method that gives a stream is, `async for item in "
+            "orders.watch(...):`"
+        )
+        __call__ = refused("what client.of(...) gives is not called: its methods are, `await orders.create(...)`")
 
     def __getattr__(self, name: str) -> Any:
         method = self._contract.methods.get(name)

@@ -1,7 +1,7 @@
 """Methods of a contract do what other calls do: they come back, ask everybody, may run twice, are read in parts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 import pytest
@@ -20,6 +20,7 @@ from client_sdk import (
     subscribe,
 )
 from client_sdk.testing import local_broker
+from tests.client_sdk.fake_broker import FakeBroker
 
 
 class Feed(Protocol):
@@ -66,6 +67,24 @@ def feed_of(numbers: Numbers, **tags: str) -> Service:
     service = Service("feed", tags=tags, codec=JSON)
     service.implement(Feed)(numbers)
     return service
+
+
+async def test_what_is_made_of_a_contract_is_neither_awaited_nor_entered_nor_read(broker: FakeBroker) -> None:
+    async with connect(broker.url, codec=JSON) as client:
+        feed: Any = client.of(Feed, address("feed"))
+        tried: list[tuple[Callable[[], object], str]] = [
+            (lambda: feed.__await__(), "is not awaited: leave `await` out, and await its methods' answers"),
+            (lambda: feed.__aenter__(), "has no block: write `orders = client.of(Orders, address('orders'))`"),
+            (
+                lambda: aiter(feed),
+                "is not read: a method that gives a stream is, `async for item in orders.watch(...):`",
+            ),
+            (lambda: feed(1), "is not called: its methods are, `await orders.create(...)`"),
+        ]
+        for attempt, said in tried:
+            with pytest.raises(TypeError) as caught:
+                attempt()
+            assert str(caught.value) == f"what client.of(...) gives {said}"
 
 
 async def test_a_stream_of_a_contract_comes_back_from_the_last_item_on() -> None:
