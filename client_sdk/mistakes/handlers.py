@@ -1,5 +1,6 @@
 """What a handler that has raised may have meant: an end of the line in the service's log."""
 
+import functools
 import inspect
 import linecache
 import logging
@@ -116,6 +117,15 @@ def warn_dropped(model: str, what: str, gives: Any) -> None:
     if isinstance(kind, type) and kind not in (NoneType, object, Any) and not hasattr(kind, "__await__"):
         text = "%s returns %s, which is dropped: a caller of %s gets no answer; write -> None, or @….request_response()"
         _log.warning(text, what, gives.__name__ if isinstance(gives, type) else gives, model)
+
+
+@functools.cache
+def warn_class(name: str, word: str) -> None:
+    """Once, for a class of the program's own below ApplicationError, whose errors have this word."""
+    if word == "application-error":
+        text = "%s reaches its callers as an ApplicationError: they know it by error.word, so write in the class %s"
+        meant = re.sub("(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+        _log.warning(text, name, f"default_word = {re.sub('[^a-z0-9]+', '-', meant).strip('-')!r}")
 
 
 def warn_context(model: str, name: str) -> None:

@@ -23,6 +23,7 @@ from client_sdk.mistakes.handlers import (
     reading_advice,
     took_request,
     unbound_advice,
+    warn_class,
     warn_context,
     warn_dropped,
 )
@@ -129,6 +130,9 @@ class Handler:
         """The function has failed: the log says behind the traceback which one, and what a request that it took for
         bytes has.
         """
+        is_silent = self.model in (FIRE_AND_FORGET, METADATA_PUSH)
+        if isinstance(error, ApplicationError) and type(error) is not ApplicationError and not is_silent:
+            warn_class(type(error).__name__, error.word)
         if not isinstance(error, Exception) or isinstance(error, Refused | ApplicationError):
             return  # which no log has
         text = ""

@@ -481,6 +481,33 @@ async def test_the_log_of_a_failure_names_the_handler() -> None:
         assert getattr(caught.value, "__notes__", []) == notes
 
 
+class SoldOut(ApplicationError): ...
+
+
+class Asleep(ApplicationError):
+    default_word = "asleep"
+
+
+async def test_a_class_that_its_callers_do_not_get_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service("s")
+
+    @service.request_response("sell")
+    async def sell(data: bytes) -> bytes:
+        raise SoldOut("none is left")
+
+    @service.request_response("wake")
+    async def wake(data: bytes) -> bytes:
+        raise Asleep("until 8")
+
+    for route, kind in (("sell", SoldOut), ("sell", SoldOut), ("wake", Asleep)):
+        with pytest.raises(kind):
+            await ask(service, b"", route)
+    assert caplog.messages == [
+        "SoldOut reaches its callers as an ApplicationError: they know it by error.word, so write in the class "
+        "default_word = 'sold-out'"
+    ]
+
+
 def test_what_a_handler_without_answer_returns_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     service = Service("s")
 
