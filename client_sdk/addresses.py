@@ -46,7 +46,8 @@ ELSEWHERE: Final = {
     "exclude_self": "multicast('room', exclude_self=True)",
     "key": "shard('carts', key='user', user='ada')",
     **dict.fromkeys(
-        ("route", "timeout_s", "returns"), "the call, as in request_response(address('orders'), b'', route='create')"
+        ("route", "timeout_s", "returns"),
+        "the call, as in request_response(address('orders'), b'', route='create', returns=bytes, timeout_s=5)",
     ),
 }
 # What people ask an Address for, and what to write.

@@ -25,6 +25,8 @@ CALLED_ELSEWHERE: Final = {
             "request_n initial_request_n prefetch prefetch_count window buffer buffer_size credits max_pending "
             "max_queue pending_msgs_limit"
         ),
+        "enc_hook=": "default encoder default_encoder",
+        "dec_hook=": "object_hook object_pairs_hook decoder",
         "enough_n=": "n count quorum minimum min_answers max_answers first limit",
         "timeout_s=": (
             "deadline deadline_s ttl wait wait_s max_wait socket_timeout request_timeout read_timeout response_timeout"
@@ -126,7 +128,8 @@ OF_STREAMS: Final = {
     ),
     **dict.fromkeys(
         _ON_ITEM,
-        "nobody is called back: write `async for item in ...:`, in a task of its own where other work goes on",
+        "nobody is called back: write `async for item in ...:`, in a task of its own where other work goes on; "
+        "without async `for`, in a thread",
     ),
     **dict.fromkeys(_STORED, f"{_NOT_STORED}; the data of the request can say where its stream begins"),
     **dict.fromkeys(_ACKED, "items are not acknowledged: more are asked for as the loop takes them"),
@@ -136,7 +139,9 @@ OF_SUBSCRIPTIONS: Final = {
     **OF_STREAMS,
     **dict.fromkeys(_STORED, f"{_NOT_STORED}; resume=lambda last: ... goes on after the last item"),
     **dict.fromkeys(
-        ("timeout_s", "timeout", "deadline"), "it goes on without end; put it in `async with asyncio.timeout(seconds):`"
+        ("timeout_s", "timeout", "deadline"),
+        "it goes on without end: leave the loop by break, or in an event loop put it in "
+        "`async with asyncio.timeout(seconds):`",
     ),
     **dict.fromkeys(("retry", "retries", "idempotent", "wait_for_reconnect"), "it comes back by itself after a loss"),
 }
@@ -227,9 +232,24 @@ OF_RUNNING: Final = {
     **_AROUND,
     **dict.fromkeys(("listen", "bind", "reuse_port"), "it connects to the broker and listens nowhere: leave it out"),
 }
-OF_LOCAL_BROKERS: Final = dict.fromkeys(
-    ("port", "host", "url", "urls", "address"), "write listen=['tcp://127.0.0.1:7878']; without it a port is chosen"
-)
+OF_LOCAL_BROKERS: Final = {
+    **dict.fromkeys(
+        ("port", "host", "url", "urls", "address"), "write listen=['tcp://127.0.0.1:7878']; without it a port is chosen"
+    ),
+    **dict.fromkeys(
+        ("config", "config_file", "config_path", "conf", "file", "path", "toml", "settings"),
+        "options are given as options={'limits.max_connections': 10}; a file is read by a process of its own: "
+        "local_broker('--config', 'broker.toml')",
+    ),
+}
+OF_JSON: Final = {
+    "cls": "how values are written is enc_hook=, how they are read dec_hook=",
+    **dict.fromkeys(
+        ("indent", "ensure_ascii", "sort_keys", "separators", "skipkeys", "allow_nan", "check_circular", "option"),
+        "JSON is written in one way, compact and in UTF-8: leave it out",
+    ),
+    **dict.fromkeys(("type", "model"), "a call says it: returns=Order; a handler's function by its types"),
+}
 CALLBACKS: Final = (
     *("connected_cb", "disconnected_cb", "reconnected_cb", "closed_cb", "error_cb"),
     *("on_connect", "on_disconnect", "on_reconnect", "on_close", "on_error"),
@@ -243,6 +263,11 @@ OF_CALLERS: Final = {  # who make one connection
     **dict.fromkeys(
         ("on_message", "on_request", "handlers"),
         "handlers are of a Service: connect(url, service=service), with @service.request_response('create')",
+    ),
+    **dict.fromkeys(
+        ("wait_for_broker", "wait_for_connection", "wait_connected", "retry_on_failed_connect"),
+        "`async for client in connect(...)` waits for a broker, and sync.connect() is called again while it raises "
+        "NotConnected",
     ),
 }
 OF_CONNECTIONS: Final = {
@@ -350,6 +375,8 @@ def _special(known: list[str]) -> Mapping[str, str]:
         return OF_APPLICATION_ERRORS
     if "listen" in known:
         return OF_LOCAL_BROKERS
+    if "enc_hook" in known:
+        return OF_JSON
     if "wait_for_service" in known:
         return OF_SUBSCRIPTIONS
     if "enough_n" in known:

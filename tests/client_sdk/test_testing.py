@@ -211,6 +211,11 @@ async def test_what_a_broker_has_not_is_said() -> None:
             lambda: local_broker(port=1),
             "no argument port=; write listen=['tcp://127.0.0.1:7878']; without it a port is",
         ),
+        (
+            lambda: local_broker(config="broker.toml"),
+            "no argument config=; options are given as options={'limits.max_connections': 10}; a file is read by a "
+            "process of its own: local_broker('--config', 'broker.toml')",
+        ),
         (lambda: local_broker(listne=["ws"]), "no argument listne=; did you mean listen=?"),
         (
             lambda: local_broker(options={"limits": {"max_connections": 5}}),

@@ -564,7 +564,7 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
             (
                 lambda: anext(client.subscribe(to, **unseen({"cb": print}))),
                 "Client.subscribe() has no argument cb=; nobody is called back: write `async for item in ...:`, "
-                "in a task of its own where other work goes on",
+                "in a task of its own where other work goes on; without async `for`, in a thread",
             ),
             (
                 lambda: anext(client.request_stream(to, **unseen({"colour": 3}))),

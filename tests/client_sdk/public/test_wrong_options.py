@@ -24,6 +24,7 @@ from client_sdk import (
     Token,
     address,
     connect,
+    json_codec,
     multicast,
     offer,
     run,
@@ -355,6 +356,12 @@ ELSEWHERE: dict[Callable[..., object], dict[str, str]] = {
     },
     Client.gather: {"queue": "the address names it: address('orders')"},
     Service: {"group_id": "the services of one name share its requests by themselves"},
+    json_codec: {
+        "default": "did you mean enc_hook=?",
+        "object_hook": "did you mean dec_hook=?",
+        "cls": "how values are written is enc_hook=, how they are read dec_hook=",
+        "indent": "JSON is written in one way, compact and in UTF-8: leave it out",
+    },
 }
 
 
@@ -380,7 +387,11 @@ async def test_what_can_never_work_is_told(mistake: Callable[[], object], text: 
 def test_what_other_clients_call_an_option_says_how_it_is_done(
     function: Callable[..., object], name: str, text: str
 ) -> None:
-    given = (URL,) if function is connect else (URL, Service("a")) if function is run else (unseen(None), address("a"))
+    given: tuple[object, ...] = (unseen(None), address("a"))
+    if function in (connect, json_codec):
+        given = (URL,) if function is connect else ()
+    elif function is run:
+        given = (URL, Service("a"))
     assert raised(lambda: function(*given, **{name: 1}), TypeError).partition(f"has no argument {name}=; ")[2] == text
 
 
