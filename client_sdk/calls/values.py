@@ -183,7 +183,7 @@ def _check_value(data: object) -> None:
         how = "a call takes one address, then its data"
     elif isinstance(data, type):
         how += " (the type of an answer is returns=)"
-    elif isinstance(data, AsyncIterable) or inspect.isasyncgenfunction(data):
+    elif inspect.isasyncgenfunction(data) or (isinstance(data, AsyncIterable) and not callable(data)):
         how = "write client.request_channel(to, items, route='...'), which sends items one by one"
     elif is_function(data):
         raise TypeError(f"data is {kind_of(data)}, and {NOT_CALLED_BACK}; {how}")

@@ -76,11 +76,12 @@ def no_value(given: object) -> str:
     """What to write in place of what is no value, so that no codec makes bytes of it; empty for anything else."""
     if isinstance(given, type):
         return f"write {given.__name__}(...) for an object of it"
-    if inspect.isawaitable(given):
+    is_other = callable(given)  # such as a client, which is all of this to refuse it
+    if inspect.isawaitable(given) and not is_other:
         if inspect.iscoroutine(given):
             given.close()  # or Python warns of it, too
         return "an await is missing before it"
-    if isinstance(given, AsyncIterable):
+    if isinstance(given, AsyncIterable) and not is_other:
         return "take its items with `async for`"
     if inspect.isgenerator(given):
         return "write list(...) for all that it yields"

@@ -85,6 +85,8 @@ async def test_what_is_made_of_a_contract_is_neither_awaited_nor_entered_nor_rea
             with pytest.raises(TypeError) as caught:
                 attempt()
             assert str(caught.value) == f"what client.of(...) gives {said}"
+        with pytest.raises(TypeError, match=r"^JSON has no Remote: take a dataclass"):  # and no other advice
+            await client.request_response(address("feed"), feed)
 
 
 async def test_a_stream_of_a_contract_comes_back_from_the_last_item_on() -> None:
