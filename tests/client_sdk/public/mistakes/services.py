@@ -126,7 +126,7 @@ async def _deaf(world: World) -> str:
                 await ended.wait()
         return data
 
-    with mock.patch("client_sdk.io.connection.HANDLER_GRACE_S", 0.01):
+    with mock.patch("client_sdk.io.connection.HANDLER_GRACE_S", 0.3):
         async with connect(world.url, service=deaf), begun(world.client, "wait", address("orders")):
             await told.wait()
     ended.set()
