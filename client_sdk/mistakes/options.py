@@ -202,6 +202,10 @@ OF_HANDLERS: Final = {
     **dict.fromkeys(
         ("timeout_s", "timeout", "deadline"), "callers say it; here write `async with asyncio.timeout(seconds):`"
     ),
+    **dict.fromkeys(
+        ("status", "status_code"), "a handler that fails writes raise ApplicationError('no order 42', word='not-found')"
+    ),
+    **dict.fromkeys(("model", "kind", "methods"), "the decorator says it: @orders.request_stream('watch')"),
     **dict.fromkeys(("returns", "response_model", "type"), "the function says it: `-> bytes`, or another type"),
 }
 OF_APPLICATION_ERRORS: Final = {

@@ -218,6 +218,7 @@ class Service:
         self,
         model: str,
         route: str | None,
+        /,
         **options: Unpack[HandlerOptions],
     ) -> Callable[[Function], Function]:
         if route is not None and not isinstance(route, str):

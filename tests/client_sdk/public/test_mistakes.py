@@ -314,6 +314,10 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         )
     ),
     (
+        lambda: unseen(Service("a")).request_response("b", model="request_stream"),
+        "@….request_response() has no argument model=; the decorator says it: @orders.request_stream('watch')",
+    ),
+    (
         lambda: unseen(Hedging)(jitter=1),
         "Hedging() has no argument jitter=; it has after_s=, budget=, quantile=: write `Hedging(after_s=0.1)`",
     ),
