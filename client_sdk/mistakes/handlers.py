@@ -120,12 +120,13 @@ def warn_dropped(model: str, what: str, gives: Any) -> None:
 
 
 @functools.cache
-def warn_class(name: str, word: str) -> None:
-    """Once, for a class of the program's own below ApplicationError, whose errors have this word."""
-    if word == "application-error":
-        text = "%s reaches its callers as an ApplicationError: they know it by error.word, so write in the class %s"
-        meant = re.sub("(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
-        _log.warning(text, name, f"default_word = {re.sub('[^a-z0-9]+', '-', meant).strip('-')!r}")
+def warn_class(name: str) -> None:
+    """Once, for a class of the program's own below ApplicationError, whose errors have no word of their own."""
+    if name == "ApplicationError":
+        return
+    text = "%s reaches its callers as an ApplicationError: they know it by error.word, so write in the class %s"
+    meant = re.sub("(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+    _log.warning(text, name, f"default_word = {re.sub('[^a-z0-9]+', '-', meant).strip('-')!r}")
 
 
 def warn_context(model: str, name: str) -> None:
