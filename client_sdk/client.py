@@ -149,7 +149,7 @@ class Client(ConnectionWaits):
         ...     await ledger.set_tags({"region": "us"})
         """
         if self._advertisement is None:
-            raise ValueError("this client offers no service, so it has no tags: connect(url, service=...)")
+            raise ValueError("this client offers no service, so it has no tags; callers need none")
         self._advertisement.set_tags(tags)
         await self._advertisement.tell()
 

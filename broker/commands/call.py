@@ -132,7 +132,10 @@ def call(
         from client_sdk import connect
 
         target = _target(service, dict(split_tag("--tag", each) for each in tags), to_all or gather, keys, lb)
-        pairs = [terminal.split_pair("--meta", each, "MIME", f"text/plain={each}") for each in metas]
+        pairs = [
+            terminal.split_pair("--meta", each, "MIME", f"{each}=VALUE" if "/" in each else f"text/plain={each}")
+            for each in metas
+        ]
         metadata = {mime: terminal.read_text("--meta", text) for mime, text in pairs}
         wanted = Wanted(target, route, model, data, metadata, gather, is_json, is_verbose, initial_n, take_n, timeout_s)
         body = _body(wanted)

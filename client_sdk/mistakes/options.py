@@ -27,7 +27,10 @@ CALLED_ELSEWHERE: Final = {
         ),
         "enc_hook=": "default encoder default_encoder",
         "dec_hook=": "object_hook object_pairs_hook decoder",
-        "enough_n=": "n count quorum minimum min_answers max_answers first limit",
+        "enough_n=": (
+            "n count quorum minimum min_answers max_answers first limit max_responses min_responses max_results "
+            "max_replies min_replies replies expected"
+        ),
         "timeout_s=": (
             "deadline deadline_s ttl wait wait_s max_wait socket_timeout request_timeout read_timeout response_timeout"
         ),

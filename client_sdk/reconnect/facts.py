@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from client_sdk.errors import ClientError
 from client_sdk.mistakes.attributes import Made
 from client_sdk.mistakes.kinds import NUMBER, check_kind
-from client_sdk.mistakes.likeness import meant
 from client_sdk.mistakes.operators import CLOSE_HOW, refused, warn_unclosed
 from client_sdk.mistakes.options import warn_set
 from client_sdk.reconnect.manager import ConnectionManager
@@ -127,7 +126,7 @@ class ConnectionWaits(ConnectionFacts):
         known = [str(state) for state in State]
         for state in states:
             if state not in known:
-                raise ValueError(f"{state!r} is no state; {meant(str(state), known, 'there are')}")
+                raise ValueError(f"{state!r} is no state; there are {', '.join(sorted(known))}")
         wanted = {State(state) for state in states}
         if not wanted:
             raise ValueError("wait_for() needs at least one state, for example wait_for('connected')")

@@ -14,6 +14,7 @@ _PAYLOAD: Final = "limits.max_frame_bytes bounds one frame, and a longer payload
 _TO_STDERR: Final = "the log goes to standard error: rsocket-broker serve 2>broker.log"
 _IN_REST: Final = "it is of the REST API, /metrics: admin.listen says where"
 _WEIGHT: Final = "weight is a tag, which a service gives its routes: Service('orders', tags={'weight': '5'})"
+_DEADLINE: Final = "it is the caller who says that: timeout_s=5 of its call, or of connect()"
 _SWITCHES: Final = ("enabled", "enable", "on", "active", "disabled", "disable")
 _NO_SWITCH: Final = "no section has a switch; rsocket-broker check --options lists what each has"
 _DIALS: Final = "a service connects to the broker by itself, so its address is nowhere"
@@ -32,7 +33,7 @@ CALLED: Final = {
     **dict.fromkeys(("ssl_certificate_key", "key_file", "keyfile", "tls_key"), "tls.key"),
     **dict.fromkeys(("load_balancer", "load_balancing", "lb_policy", "balancer"), "routing.chooser"),
     **dict.fromkeys(("metrics", "prometheus", "metrics_port"), _IN_REST),
-    **dict.fromkeys(("upstream", "upstreams", "backends"), _DIALS),
+    **dict.fromkeys(("upstream", "upstreams", "backends", "routes"), _DIALS),
     "routing.strategy": "routing.chooser",
     "routing.algorithm": "routing.chooser",
     "routing.policy": "routing.chooser",
@@ -57,9 +58,12 @@ CALLED: Final = {
     **dict.fromkeys(("service.weight", "service.weights"), _WEIGHT),
     **dict.fromkeys(("service.url", "service.urls", "service.host", "service.address", "service.port"), _DIALS),
     **dict.fromkeys(("service.load_balancer", "service.lb_policy", "service.strategy"), "did you mean chooser?"),
-    **dict.fromkeys(
-        ("service.retries", "service.timeout", "service.timeout_s"), "it is the caller who says that, in each call"
-    ),
+    **dict.fromkeys(("service.timeout", "service.timeout_s", "limits.request_timeout_s", "server.timeout"), _DEADLINE),
+    "service.retries": "it is the caller who says that: retry=RetryPolicy(attempts=3) of its call, or of connect()",
+    **dict.fromkeys(("auth.token", "auth.tokens"), "jwt.keys"),
+    "limits.max_payload_bytes": _PAYLOAD,
+    "routing.lb": "routing.chooser",
+    "service.lb": "did you mean chooser?",
 }
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 
@@ -122,6 +126,8 @@ def _called(section: str, key: str, is_variable: bool = False) -> str:
 
 def near_section(section: str, known: list[str]) -> str:
     """As `near_name`, for a section."""
+    if section in ("listen", "listener", "listeners", "network"):
+        return LISTEN
     return _called("", section) or near_name(section, known)
 
 
