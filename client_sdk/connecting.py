@@ -6,6 +6,7 @@ specification: the ROUTE_SETUP goes into the SETUP, and each reconnect says the 
 
 import asyncio
 import inspect
+import logging
 import os
 import random
 import ssl as tls
@@ -53,6 +54,7 @@ from rsocket_wire.wire.ids import parse_id
 _HOW: Final = "write `async with connect(...) as client:`, or `client = await connect(...)`"
 MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
 _ENCRYPTED: Final = ("tls", "wss")
+_log: Final = logging.getLogger("client_sdk")
 _CREDENTIALS: Final = "Token('...'), Password('name', '...') or an async function that gives one"
 
 
@@ -200,7 +202,7 @@ def connect(
     """A client, connected to the first of `urls` that answers: `async with`, `await`, or `async for` (`Connecting`).
 
     urls          tcp:// tls:// ws:// wss:// unix://, default ports 7878 and 7879; the others are for reconnecting
-    service       a Service with handlers, or a name; None: a caller only, which nobody can call
+    service       a Service with handlers, or its name beside `handler`; None: a caller only, which nobody can call
     tags          what others may ask for; added to the Service's own
     route_id      a uuid; random when absent, and the same over all reconnects
     instance      a name, "orders-1", in place of `route_id`: the Route Id is made of it and the service's name, so it
@@ -277,7 +279,12 @@ def connect(
         raise ValueError(f"route_id= {error.text}{name if is_name else '; leave it out for a random one'}") from None
     if instance is not None and service is not None:
         given = instance_route_id(service if isinstance(service, str) else service.name, instance).bytes
-    settings = Settings(fragment_bytes, wants_resume=resume, lease=lease)
+    bare_name = service if isinstance(service, str) and handler is None else ""
+    if bare_name:
+        text = "service=%r offers %r without handlers, so its calls fail: give a Service(%r) with handlers"
+        to_call = "to call it, leave service= out and write address(%r)"
+        _log.warning(f"{text}; {to_call}", *[bare_name] * 4)
+    settings = Settings(fragment_bytes, wants_resume=resume, lease=lease, bare_name=bare_name)
     defaults = Defaults(timeout_s, wait_for_reconnect, retry, hedging)
     values = Values(codec)
     stranger = None if handler is None else rsocket_py.RSocketPyResponder(handler)

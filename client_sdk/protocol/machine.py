@@ -34,8 +34,8 @@ from rsocket_wire.rsocket.resumption import Budget, Session
 from rsocket_wire.timers import NEVER
 
 NO_HANDLERS: Final = (
-    "no-handler: this client connected without handlers; give its connect() service=Service('name'), with functions "
-    "that are decorated, in place of service='name'"
+    "no-handler: the client that {} connected without handlers; give its connect() service=Service({!r}), with "
+    "functions that are decorated, or leave service= out if it only calls"
 )
 LATE_S: Final = 0.25  # a tick that comes so late comes from a program that was busy, and has read nothing meanwhile
 PARDON_S: Final = 1.0  # for it to read what has come, before the other side counts as silent
@@ -435,7 +435,9 @@ class Machine:
     ) -> None:
         """A whole request of the other side."""
         if not self._serves:
-            self._refuse(kind, stream_id, INVALID, NO_HANDLERS)
+            name = self._settings.bare_name
+            who = f"offers {name!r}" if name else "was asked"
+            self._refuse(kind, stream_id, INVALID, NO_HANDLERS.format(who, name or "name"))
         elif self.handlers_n >= self._settings.max_handlers:
             text = f"over-limit: {self._settings.max_handlers} requests are running already"
             self._refuse(kind, stream_id, REJECTED, text)

@@ -35,6 +35,7 @@ class Settings:
     max_unsent_bytes: int = MAX_UNSENT_BYTES
     resume_bytes: int = RESUME_BYTES
     resume_s: float = RESUME_S
+    bare_name: str = ""  # of a service that is offered without handlers
 
     def __post_init__(self) -> None:
         fragment_bytes, lease = self.fragment_bytes, self.lease

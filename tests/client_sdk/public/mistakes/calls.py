@@ -44,6 +44,12 @@ async def _name_only(world: World) -> None:
         await world.client.request_response(address("orders"), route="create")
 
 
+@mistake("`service='orders'` of `connect`, to call orders; in the log")
+async def _named_to_call(world: World) -> str:
+    async with connect(world.url, service="orders"):
+        return world.log().partition("client_sdk:")[2].partition(" ")[2]
+
+
 wrong(
     "the route in second place",
     lambda world: unseen(world.client).request_response(ECHO, "say", b"two books"),
