@@ -4,17 +4,25 @@ RSocket extensions "Composite Metadata", "Routing" and "Stream Data MIME Types".
 """
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from client_sdk.addresses import Address
 from client_sdk.errors import Refused
 from client_sdk.metadata import ROUTING_MIME, mime_name, read_entries
+from client_sdk.mistakes.operators import refused
 from client_sdk.services.caller import CALLER_MIME, Caller, read_caller
 from rsocket_wire.errors import INVALID, InvalidFrame
 from rsocket_wire.wire.frames import MIME_TYPES, decode_frame
 from rsocket_wire.wire.frames import Address as AddressFrame
 
 DATA_MIME: Final = "message/x.rsocket.mime-type.v0"  # the entry 0x7A: what the data of this request is
+
+
+class DrainingEvent(asyncio.Event):
+    """An Event is true before it is set, too."""
+
+    if not TYPE_CHECKING:
+        __bool__ = refused("an event is no bool: write request.draining.is_set()")
 
 
 class Request:
@@ -44,7 +52,7 @@ class Request:
         False
         """
         if self._draining is None:
-            self._draining = asyncio.Event()
+            self._draining = DrainingEvent()
         return self._draining
 
     @property

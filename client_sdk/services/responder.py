@@ -28,7 +28,7 @@ from client_sdk.services.gather_answers import (
 )
 from client_sdk.services.handler_stream import HandlerStream
 from client_sdk.services.handlers import Handler
-from client_sdk.services.request import Request
+from client_sdk.services.request import DrainingEvent, Request
 from client_sdk.services.service import Service
 from rsocket_wire.errors import REJECTED
 from rsocket_wire.models import FIRE_AND_FORGET, METADATA_PUSH, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
@@ -51,7 +51,7 @@ class ServiceResponder:
         self._idle: asyncio.Event | None = None  # set when nothing is worked on; None until somebody waits for it
         self.working_n = 0  # requests, whatever their model; bounded by the engine
         self.is_draining = False  # new requests are refused
-        self.draining: Final = asyncio.Event()  # set a little before: what runs may end kindly
+        self.draining: Final = DrainingEvent()  # set a little before: what runs may end kindly
 
     async def request_response(self, metadata: bytes | None, data: bytes) -> Payload | bytes:
         handler = self._responses.find(metadata)

@@ -175,3 +175,13 @@ async def test_an_endless_stream_is_told_and_ends_kindly(broker: FakeBroker) -> 
 
 async def test_a_request_without_a_service_never_drains() -> None:
     assert not Request("request_response", b"", None).draining.is_set()
+
+
+def test_an_event_is_not_taken_for_a_bool() -> None:
+    for request in (
+        Request("request_stream", b"", None),
+        Request("", b"", None, ServiceResponder(Service("s")).draining),
+    ):
+        with pytest.raises(TypeError, match=r"write request\.draining\.is_set\(\)"):
+            bool(request.draining)
+        assert not request.draining.is_set()
