@@ -104,7 +104,11 @@ def read_contract(contract: Any) -> Contract:
         raise TypeError(f"an object of {what} is no contract: it must be a class, such as class Orders(Protocol)")
     name = contract.__name__
     if not getattr(contract, "_is_protocol", False):
-        raise TypeError(f"{name} is no contract: it must be a class of methods, class {name}(Protocol)")
+        bases = [base.__name__ for base in contract.__mro__ if getattr(base, "_is_protocol", False)]
+        own = [base for base in bases if base != "Protocol"][:1]
+        one = own[0] if own else "the one that it implements"
+        how = f"class {name}({', '.join([*own, 'Protocol'])})"
+        raise TypeError(f"{name} is no contract: give {one}, or, if it is to be one itself, write {how}")
     members: dict[str, Any] = {}
     for base in reversed(contract.__mro__):
         if base not in (object, typing.Protocol, typing.Generic):

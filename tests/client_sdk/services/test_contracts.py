@@ -169,6 +169,10 @@ class NoMethods(Protocol):
     pass
 
 
+class Inherits(NoMethods):
+    pass
+
+
 class Attribute(Protocol):
     size: int
 
@@ -227,7 +231,16 @@ class Complex(Protocol):
 @pytest.mark.parametrize(
     "contract, text",
     [
-        (Shop, r"Shop is no contract: it must be a class of methods, class Shop\(Protocol\)"),
+        (
+            Shop,
+            r"Shop is no contract: give the one that it implements, or, if it is to be one itself, write class "
+            r"Shop\(Protocol\)",
+        ),
+        (
+            Inherits,
+            r"Inherits is no contract: give NoMethods, or, if it is to be one itself, write class "
+            r"Inherits\(NoMethods, Protocol\)",
+        ),
         (3, "an object of int is no contract"),
         (NoMethods, "NoMethods is no contract: it has no methods"),
         (Attribute, "Attribute.size is no method, and a contract has nothing but methods: take it out of the class"),
