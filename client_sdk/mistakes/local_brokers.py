@@ -104,6 +104,10 @@ def check_wanted(service: object, tags: Mapping[str, object]) -> None:
     for name, value in tags.items():
         if value is not None and not isinstance(value, str):
             how = near(f"{name}=", ("timeout_s=",)) or f"write {name}={str(value)!r}"
+            if isinstance(value, Mapping):
+                how = f"each tag is an argument of its own: write **{dict(value)!r}"
+            elif isinstance(value, list | tuple | set):
+                how = "ask for one value at a time"
             raise TypeError(f"the value of tag {name} is {type(value).__name__}, it must be str; {how}")
 
 

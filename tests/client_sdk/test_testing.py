@@ -235,6 +235,12 @@ async def test_a_broker_that_cannot_be_started_says_why(start: Callable[[], Any]
         (lambda broker: broker.requests == 0, "write broker.requests() or broker.routes(), with parentheses"),
         (lambda broker: len(broker.routes), "write broker.requests() or broker.routes(), with parentheses"),
         (lambda broker: "orders" in broker.routes(), "routes are no text: write `assert broker.routes('orders')`"),
+        (
+            lambda broker: broker.routes("x", tags={"region": "eu"}),
+            "the value of tag tags is dict, it must be str; each tag is an argument of its own: "
+            "write **{'region': 'eu'}",
+        ),
+        (lambda broker: broker.routes("x", region=["eu", "us"]), "it must be str; ask for one value at a time"),
         (lambda broker: broker.connections(), "it is a number: leave the parentheses out"),
         (lambda broker: broker.urls(), "it is a dict: write broker.urls['tcp']"),
         (lambda broker: broker.connections.__await__(), "is not awaited: leave `await` out"),
