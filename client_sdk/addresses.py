@@ -9,9 +9,10 @@ other name is a text key. Section "ADDRESS" of the specification; D-03 and D-12 
 metadata map. Knows nothing of connections.
 """
 
+import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from client_sdk.errors import BadAddress
 from client_sdk.mistakes.arguments import advised
@@ -19,6 +20,7 @@ from client_sdk.mistakes.attributes import names_told
 from client_sdk.mistakes.kinds import BOOL, check_kind
 from client_sdk.mistakes.methods import look_at, looked_at
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.models import REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.ports import SCHEMES
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.frames import Address as AddressFrame
@@ -217,6 +219,16 @@ def check_address(address: object, maker: str = "address") -> None:
     if inspect.iscoroutine(address):
         address.close()  # or Python warns of it, too
         how = "; several calls at a time are asyncio.gather(call, call), gather asks each of multicast('orders')"
+    method: Any = address.args[-1] if isinstance(address, functools.partial) and address.args else None
+    if hasattr(method, "gives"):  # of `client.of(...)`
+        call, value = f"orders.{method.name}", "" if method.parameter is None else "value"
+        taken = f"({', '.join(filter(None, (call, value)))}) of client_sdk"
+        how = f"{call}({value})"
+        if method.model == REQUEST_STREAM:
+            how += f", or subscribe{taken}"
+        elif method.model == REQUEST_RESPONSE and maker == "multicast":
+            how = f"gather{taken}"
+        raise TypeError(f"the address is a method of a contract: write {how}")
     raise TypeError(f"the address is {type(address).__name__}{how}")
 
 

@@ -1,7 +1,7 @@
 """One class for both sides: its methods are calls, and what does not fit it is refused where the service is made."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -111,6 +111,24 @@ async def test_each_method_is_a_call_of_its_model() -> None:
         assert shop.told == ["a line", "x", "all"]
         with pytest.raises(ApplicationError, match="none is wanted"):
             await orders.create(Order("pen", 0))
+
+
+async def test_a_method_in_place_of_an_address_says_how_it_is_asked() -> None:
+    async with orders_at(Shop()) as (broker, orders), connect(broker, codec=JSON) as client:
+        anything: Any = client
+        calls: list[tuple[Callable[[], Any], str]] = [
+            (lambda: anything.gather(orders.create, 1), r"write gather\(orders.create, value\) of client_sdk$"),
+            (lambda: anything.gather(orders.count), r"write gather\(orders.count\) of client_sdk$"),
+            (lambda: anything.gather(orders.note, "a"), r"write orders.note\(value\)$"),
+            (lambda: anything.request_response(orders.create, 1), r"write orders.create\(value\)$"),
+            (
+                lambda: anything.subscribe(orders.watch, 1).__anext__(),
+                r"write orders.watch\(value\), or subscribe\(orders.watch, value\) of client_sdk$",
+            ),
+        ]
+        for call, text in calls:
+            with pytest.raises(TypeError, match="the address is a method of a contract: " + text):
+                await call()
 
 
 async def test_a_caller_has_the_methods_of_the_contract_and_no_others() -> None:
