@@ -371,8 +371,8 @@ def in_child(client: sync.Client, broker: SyncLocalBroker) -> int:
 
 def test_program_that_closes_nothing_ends_and_says_goodbye(broker: SyncLocalBroker) -> None:
     text = (
-        "from client_sdk import address, sync\n"
-        f"client = sync.connect({str(broker)!r}, service='kiosk')\n"
+        "from client_sdk import Service, address, sync\n"
+        f"client = sync.connect({str(broker)!r}, service=Service('kiosk'))\n"
         "stream = client.request_stream(address('orders'), b'100')\n"
         "print(next(stream).data)\n"
     )
