@@ -145,7 +145,7 @@ class Client(ConnectionWaits):
         Returns when the broker is about to be told; each reconnect says them, too. ValueError for a caller, which has
         no route; BadAddress for tags that cannot be sent, and then nothing has changed.
 
-        >>> async with connect("tcp://127.0.0.1:7878", service="ledger", tags={"region": "eu"}) as ledger:
+        >>> async with connect("tcp://127.0.0.1:7878", service=Service("ledger"), tags={"region": "eu"}) as ledger:
         ...     await ledger.set_tags({"region": "us"})
         """
         if self._advertisement is None:
@@ -159,7 +159,7 @@ class Client(ConnectionWaits):
 
         What has not ended after `timeout_s` is cancelled; the log says how many. Its own calls should have ended.
 
-        >>> ledger = await connect("tcp://127.0.0.1:7878", service="ledger")
+        >>> ledger = await connect("tcp://127.0.0.1:7878", service=Service("ledger"))
         >>> await ledger.drain(timeout_s=10)
         """
         advertisement = self._advertisement

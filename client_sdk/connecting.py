@@ -244,7 +244,7 @@ def connect(
     credentials), and what the function of `credentials` raises. ValueError for
     arguments that make no sense, BadAddress for a name or tags that cannot be sent.
 
-    >>> async with connect("tcp://127.0.0.1:7878", service="ledger", tags={"region": "eu"}) as client:
+    >>> async with connect("tcp://127.0.0.1:7878", service=Service("ledger"), tags={"region": "eu"}) as client:
     ...     print(client.is_connected)
     True
     """

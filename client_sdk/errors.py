@@ -387,7 +387,7 @@ class SetupRejected(ClientError):
     """The broker refused the connection: the ROUTE_SETUP, the protocol version or the mime types do not suit it.
 
     >>> try:
-    ...     await connect("tcp://127.0.0.1:7878", service="orders", tags={f"tag-{n}": "x" for n in range(100)})
+    ...     await connect("tcp://127.0.0.1:7878", service=Service("orders"), tags={f"tag-{n}": "x" for n in range(100)})
     ... except SetupRejected as error:
     ...     print(error.word)
     bad-route

@@ -90,7 +90,7 @@ class LocalBroker(str):
     """The URL of a broker that `local_broker` has started, with what it has seen.
 
     >>> async with local_broker(listen=["tcp", "ws"]) as broker:
-    ...     async with connect(broker, service="orders"), connect(broker.urls["ws"]):
+    ...     async with connect(broker, service=Service("orders")), connect(broker.urls["ws"]):
     ...         print(len(broker.routes("orders")), broker.connections)
     1 2
     """
@@ -212,7 +212,7 @@ class SyncLocalBroker(str):
     """As LocalBroker, for tests without an event loop: nothing is awaited. Any thread may ask.
 
     >>> from client_sdk import sync
-    >>> with sync_local_broker() as broker, sync.connect(broker, service="orders"):
+    >>> with sync_local_broker() as broker, sync.connect(broker, service=Service("orders")):
     ...     print([route.service for route in broker.routes()])
     ['orders']
     """

@@ -176,7 +176,7 @@ class Client(ConnectionFacts):
 
         ValueError for a caller, which has no route; BadAddress for tags that cannot be sent: nothing has changed then.
 
-        >>> with sync.connect("tcp://127.0.0.1:7878", service="ledger", tags={"region": "eu"}) as ledger:
+        >>> with sync.connect("tcp://127.0.0.1:7878", service=Service("ledger"), tags={"region": "eu"}) as ledger:
         ...     ledger.set_tags({"region": "us"})
         """
         self._thread.run(functools.partial(self._client.set_tags, tags))
@@ -186,7 +186,7 @@ class Client(ConnectionFacts):
 
         What has not ended after `timeout_s` is cancelled; the log says how many. Its own calls should have ended.
 
-        >>> ledger = sync.connect("tcp://127.0.0.1:7878", service="ledger")
+        >>> ledger = sync.connect("tcp://127.0.0.1:7878", service=Service("ledger"))
         >>> ledger.drain(timeout_s=10)
         """
         draining = functools.partial(self._client.drain, timeout_s)
@@ -387,7 +387,7 @@ def connect(urls: str | Sequence[str], **options: Unpack[ConnectOptions]) -> Cli
     those that are `def` get threads of their own.
 
     >>> from client_sdk import sync
-    >>> with sync.connect("tcp://127.0.0.1:7878", service="kiosk", tags={"region": "eu"}) as client:
+    >>> with sync.connect("tcp://127.0.0.1:7878", service=Service("kiosk"), tags={"region": "eu"}) as client:
     ...     print(client.is_connected)
     True
     """
