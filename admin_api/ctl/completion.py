@@ -37,6 +37,8 @@ def _items(names: list[str], incomplete: str) -> list[str]:
 
 def _names(context: click.Context, path: str, field: str) -> list[str]:
     """Asks in a thread: neither looking up a host nor a server that sends a byte now and then can be stopped."""
+    import admin_api.ctl.opening  # noqa: F401 -- late, a command that is run does without; the wait is for the server alone
+
     found: list[str] = []
 
     def ask() -> None:
@@ -50,7 +52,7 @@ def _names(context: click.Context, path: str, field: str) -> list[str]:
 
 
 def _asked(context: click.Context, path: str, field: str) -> list[str]:
-    import urllib.request  # late: a command that is run does without
+    import urllib.request
 
     from admin_api.ctl.opening import OPENER
 
