@@ -58,10 +58,14 @@ class Values:
         """The data of a request; TypeError for what the codec cannot say."""
         if self._codec is not BYTES and not isinstance(value, (bytes, bytearray, memoryview)):
             try:
-                return self._codec.encode(value)
+                encoded = self._codec.encode(value)
             except TypeError:
                 _check_value(value)
                 raise
+            if not isinstance(encoded, (bytes, bytearray, memoryview)):
+                what = f"{type(self._codec).__name__}.encode() gives {kind_of(encoded)}"
+                raise TypeError(f"{what}, it must give bytes; text becomes bytes with text.encode()")
+            return encoded if type(encoded) is bytes else bytes(encoded)
         if value is None or isinstance(value, (bytes, bytearray, memoryview, str)):
             return as_bytes(value, "data")
         if isinstance(value, Payload):

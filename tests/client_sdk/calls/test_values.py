@@ -159,6 +159,28 @@ async def test_what_no_codec_has_is_told_before_anything_is_sent(
         assert broker.requests("orders") == 0
 
 
+@pytest.mark.parametrize("given", ["text", None, {}, 5])
+async def test_a_codec_that_gives_no_bytes_is_told(broker: LocalBroker, given: object) -> None:
+    class Wrong:
+        mime_type = "application/x-wrong"
+
+        def decode(self, data: bytes, type: Any) -> Any:
+            return data
+
+        def encode(self, value: Any) -> Any:
+            return given
+
+    async with connect(broker, codec=Wrong()) as client:
+        text = r"Wrong\.encode\(\) gives .*, it must give bytes"
+        for call in (client.request_response, client.fire_and_forget):
+            with pytest.raises(TypeError, match=text):
+                await call(TO, 5)
+        with pytest.raises(TypeError, match=text):
+            client.request_stream(TO, 5)
+        with pytest.raises(TypeError, match=text):
+            client.gather(multicast("orders"), 5)
+
+
 async def test_a_codec_whose_name_cannot_be_sent_is_refused() -> None:
     class Nameless:
         mime_type = ""
