@@ -198,6 +198,9 @@ def no_route(id: str) -> AdminError:
     try:
         parse_id(id)
     except BrokerError:
+        if re.fullmatch("[0-9a-fA-F-]{4,36}", id) and re.search("[0-9]", id):
+            text = f"{shown(id)} is not a Route Id, which has 32 digits; /api/v1/routes lists all"
+            return AdminError("no-such-route", text)
         query = quote(shown(id), safe="")
         text = f"{shown(id)} is not a Route Id; /api/v1/routes?service={query} lists the routes of a service"
         return AdminError("no-such-route", text)

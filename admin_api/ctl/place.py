@@ -99,7 +99,7 @@ def checked_url(value: str | None, source: str = "--admin") -> str | None:
         raise click.BadParameter(f"{value!r} has no host and port as in {DEFAULT_ADMIN}", param_hint=source)
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
         host = parts.netloc.rpartition("@")[2].rpartition(":")[0] or parts.netloc
-        meant = f"; the REST API has a port of its own, usually {ADMIN_PORT}: write http://{host}:{ADMIN_PORT}"
+        meant = f"; write http://{host}:PORT with the port of the REST API, usually {ADMIN_PORT}"
         meant = meant if scheme in SCHEMES and host else ""
         raise click.BadParameter(f"{value!r} is no URL like {DEFAULT_ADMIN}{meant}", param_hint=source)
     return url.rstrip("/")

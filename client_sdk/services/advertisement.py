@@ -200,7 +200,8 @@ class Advertisement:
             if left_n:
                 handlers = f"{left_n} handler{'s' * (left_n != 1)}"
                 text = "service %s: %s did not end within %g s, cancelled; %s"
-                mend = "one that yields without end needs `while not request.draining.is_set():`"
+                mend = "one that yields without end needs `while not request.draining.is_set():`, and one that awaits "
+                mend += "drain() waits for itself: asyncio.create_task(service.drain())"
                 _log.warning(text, self.name, handlers, timeout_s, mend)
                 return False
         return True

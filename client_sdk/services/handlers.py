@@ -233,6 +233,9 @@ def decoded(codec: Codec, data: bytes, type: Any, name: str) -> Any:
     except ValueError as error:
         text = f"{name}: {error}{reading_advice(codec.mime_type, str(error), data, type)}"
         raise Refused("bad-payload", text, INVALID) from None
+    except Exception as error:
+        error.add_note(f"{codec.__class__.__name__}.decode() raised it: for data that it cannot read, it is ValueError")
+        raise
 
 
 def encoded(codec: Codec, value: Any) -> Any:

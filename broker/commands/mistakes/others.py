@@ -96,6 +96,7 @@ MORE_LOG: Final = "More log: RSB_LOG__LEVEL=debug in front of the command, or le
 # What no option is for, by the command, and what is done instead.
 NO_OPTIONS: Final = {
     "bench": {
+        **dict.fromkeys(("--service", "--route", "--tag"), "It calls services of its own, which echo: leave it out"),
         **dict.fromkeys(
             ("--requests", "--count", "--number", "--total", "-n"),
             "It measures for a time and not for a number of requests: write --seconds 5",

@@ -305,6 +305,8 @@ class _Line:
             return f"Write {_shown(*self._names, 'route', first)}"
         if "=" in first:
             return f"Write {_shown(*self._names, 'tag', first)}"
+        if first in ("connection", "connections", "peer"):
+            return f"A connection is ended: {_shown('ctl', 'close', *(alone[1:2] or ['NUMBER']))}"
         if first == "service" and len(alone) > 1:
             first = alone[1]
         return f"The routes of a service: {_shown(*self._names, 'tag', f'service={first}')}"

@@ -175,7 +175,7 @@ def test_a_file_that_is_none_is_one_sentence(text: str) -> None:
         ("call --service a --context prod", "", "start the broker or correct the context prod"),
         ("call --service a unix:///no", "RSB_URL=unix:///other", "start the broker or correct the URL"),
         ("ctl status", "RSB_ADMIN=tcp://x:7878", "for RSB_ADMIN: 'tcp://x:7878' is no URL like"),
-        ("ctl status", "RSB_ADMIN=tcp://x:7878", "a port of its own, usually 7070: write http://x:7070"),
+        ("ctl status", "RSB_ADMIN=tcp://x:7878", "write http://x:PORT with the port of the REST API, usually 7070"),
         ("ctl status", "RSB_ADMIN=127.0.0.1:1", "the URL is that of RSB_ADMIN"),
         ("ctl status --context prod", "", "the URL is that of the context prod"),
     ],

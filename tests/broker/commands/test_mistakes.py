@@ -93,6 +93,11 @@ def test_a_corrected_line_holds_all_that_was_given(typed: str, advice: str) -> N
         ("subscribe orders", "No such command 'subscribe'. Did you mean 'rsocket-broker call --stream'?"),
         ("ctl traffic --since 1h", "No such option '--since'. It counts from the start of the broker on"),
         ('offer stock --json --answer {"left": 3}', "quote what has spaces: --answer '{\"left\": 3}'"),
+        (
+            "bench --service orders",
+            "No such option '--service'. It calls services of its own, which echo: leave it out",
+        ),
+        ("ctl drain connection 3", "A connection is ended: rsocket-broker ctl close 3"),
         ("pub orders", "No such command 'pub'. Did you mean 'rsocket-broker call'?"),
         ("serve --verbose", "No such option '--verbose'. More log: RSB_LOG__LEVEL=debug in front of the command"),
         ("ctl services demo", "Got unexpected extra argument (demo). Write rsocket-broker ctl service demo"),
