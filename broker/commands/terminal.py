@@ -57,8 +57,8 @@ IN_SHELL = {
     "; wait_for_reconnect= says how long a call waits for the next connection": "",
     "; wait_connected() waits for the next connection": "",
     "connect() with the same arguments fails again; change them, or the broker": "the same options fail again",
-    "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands": (
-        "--ca FILE trusts the CA in FILE"
+    "ssl=ssl.create_default_context(cafile=FILE) trusts its CA in FILE, as --ca FILE does for commands": (
+        "--ca FILE trusts its CA in FILE"
     ),
     "ssl= needs context.load_cert_chain(CERTIFICATE, KEY), as --cert and --key do for commands": (
         "--cert and --key give it"
@@ -283,7 +283,7 @@ def put_line(line: bytes) -> None:
 def tls_context(ca: str | None, cert: str | None, key: str | None) -> tls.SSLContext | None:
     """For tls:// and wss://; None for the system's certificates. UsageError for files that are none."""
     if (cert is None) != (key is None):
-        raise click.UsageError("--cert and --key belong together")
+        raise click.UsageError("--cert and --key belong together: give both, or neither")
     if ca is None and cert is None:
         return None
     import ssl as tls

@@ -106,7 +106,7 @@ def _certificate_text(error: tls.SSLCertVerificationError) -> str:
     if error.verify_code in _OF_TIME:
         return f"the certificate does not hold now: {said}; {_OF_TIME[error.verify_code]}"
     if error.verify_code in _UNKNOWN_CA:
-        trust = "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands"
+        trust = "ssl=ssl.create_default_context(cafile=FILE) trusts its CA in FILE, as --ca FILE does for commands"
         return f"the certificate is not trusted: {said}; {trust}"
     return f"the certificate is not accepted: {said}; the broker needs another one"
 

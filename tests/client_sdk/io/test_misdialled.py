@@ -54,7 +54,7 @@ def rejected(status: int) -> ConnectionError:
         (refused(9, "certificate is not yet valid"), "set the clock of this machine, or wait"),
         (
             refused(20, "unable to get local issuer certificate"),
-            "trusts the CA in FILE, as --ca FILE does for commands",
+            "trusts its CA in FILE, as --ca FILE does for commands",
         ),
         (refused(66, "EE certificate key too weak"), "key too weak; the broker needs another one"),
         (

@@ -130,7 +130,7 @@ async def test_what_is_said_to_who_talks_plainly_to_tls_or_does_not_trust_it() -
         )
         assert await said_by(f"tls://127.0.0.1:{port}") == (
             "the certificate is not trusted: self-signed certificate; ssl=ssl.create_default_context(cafile=FILE) "
-            "trusts the CA in FILE, as --ca FILE does for commands"
+            "trusts its CA in FILE, as --ca FILE does for commands"
         )
 
 
