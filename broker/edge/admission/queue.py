@@ -107,7 +107,8 @@ class LoginQueue:
             raise error
         newest = next(reversed(longest))
         self._remove(newest)
-        newest.turn.set_exception(error)
+        if not newest.turn.done():
+            newest.turn.set_exception(error)
 
     def _enter(self, login: _Login) -> None:
         line = self._held.get(login.line)
@@ -167,6 +168,8 @@ class LoginQueue:
         self._waiting_n -= 1
         if line:
             self._lines[key] = line
+        if login.turn.done():  # cancelled, and its task does not know it yet
+            return False
         if login.was_right and not is_right:
             login.was_right = False  # somebody has guessed at it meanwhile
             self._enter(login)

@@ -219,6 +219,21 @@ async def test_who_gives_up_while_it_waits_or_is_verified_leaves_its_place() -> 
     assert (bench.queue._waiting_n, bench.queue._verified_n, bench.queue._tried) == (0, 0, {})
 
 
+async def test_who_has_given_up_in_the_same_turn_of_the_loop_is_passed_over() -> None:
+    """Its turn is cancelled at once, and its task learns it in the next turn of the loop."""
+    bench = Bench(SlowVerifier(at_once_n=1))
+    tasks = [bench.ask(origin, "right") for origin in (EVIL, GOOD, "10.0.0.5")]
+    await bench.settle()
+    bench.verifier.finish()
+    while not tasks[0].done():
+        await asyncio.sleep(0)
+    tasks[1].cancel()
+    bench.loop.turn()
+    await bench.verify_all(rounds=2)
+    assert (tasks[1].cancelled(), tasks[2].result()) == (True, Verified("ada"))
+    assert (bench.queue._waiting_n, bench.queue._verified_n, bench.queue._tried) == (0, 0, {})
+
+
 async def test_many_begin_in_slices_so_that_the_loop_is_not_held() -> None:
     bench = Bench(SlowVerifier(at_once_n=1000, max_waiting=1000), wrong_per_s=0)
     tasks = [bench.ask(f"10.0.{number}.1") for number in range(3 * BEGIN_N)]
