@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
 from broker.commands.demo.services import SLOW_INSTANCE, SLOW_S, WORK_S, Shop
-from client_sdk import Client, ClientError, address, connect, multicast, shard
+from client_sdk import Client, ClientError, Service, address, connect, multicast, shard
 
 FEW_N: Final = 10  # customers
 USUAL_N: Final = 20
@@ -59,7 +59,7 @@ class Traffic:
         for number, service in enumerate(services):
             await self._stack.enter_async_context(connect(self._urls[number % 2], service=service))
         for url, name in zip(self._urls, ("shop", "kiosk"), strict=True):
-            self.callers.append(await self._stack.enter_async_context(connect(url, service=name)))
+            self.callers.append(await self._stack.enter_async_context(connect(url, service=Service(name))))
         return len(services)
 
     async def run(self, seconds: float) -> None:
