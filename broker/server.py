@@ -50,6 +50,7 @@ from broker.routing.rng import Rng
 from broker.views.queries import CORE
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.quantities import counted
 from rsocket_wire.wire.ids import parse_id
 
 if TYPE_CHECKING:
@@ -275,8 +276,9 @@ class Server:
         while True:
             left_n, left_s = self.core.in_flight_n, max(0.0, end_at - time.monotonic())
             if left_n:
-                requests = f"{left_n} request{'s' * (left_n != 1)}"
-                text = f"draining: {requests} left, {left_s:.0f} s; a second signal (Ctrl-C) ends it now"
+                text = (
+                    f"draining: {counted(left_n, 'request')} left, {left_s:.0f} s; a second signal (Ctrl-C) ends it now"
+                )
                 _log.warning("%s: %s", self._subject(), text)
             await asyncio.sleep(SAY_LEFT_S)
 

@@ -1,4 +1,4 @@
-"""Numbers with units, as people write them, for texts that advise the number alone.
+"""Numbers with units, as people write them, for texts that advise the number alone; and numbers of things in texts.
 
 Nothing is read so: a unit that is understood in one place and not in another misleads.
 """
@@ -43,3 +43,8 @@ def meant_number(text: str, unit: str, is_whole: bool) -> float | None:
         return None
     number = round(float(re.sub(r"[_,' ]", "", found[1]) + (found[2] or "")) * factor, 6)
     return None if is_whole and number != int(number) else number
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

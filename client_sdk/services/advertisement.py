@@ -20,6 +20,7 @@ from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
 from client_sdk.services.watching import watch_of
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.quantities import counted
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.wire.frames import RouteSetup
 
@@ -198,11 +199,10 @@ class Advertisement:
             responder.is_draining = True
             left_n = await responder.wait_idle(end_at - asyncio.get_running_loop().time())
             if left_n:
-                handlers = f"{left_n} handler{'s' * (left_n != 1)}"
                 text = "service %s: %s did not end within %g s, cancelled; %s"
                 mend = "one that yields without end needs `while not request.draining.is_set():`, and one that awaits "
                 mend += "drain() waits for itself: asyncio.create_task(service.drain())"
-                _log.warning(text, self.name, handlers, timeout_s, mend)
+                _log.warning(text, self.name, counted(left_n, "handler"), timeout_s, mend)
                 return False
         return True
 

@@ -26,6 +26,7 @@ from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.outage import Outage
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service, check_service
 from client_sdk.serving.group import Group, Offering, check_order, offer
+from rsocket_wire.quantities import counted
 
 SAY_LEFT_S: Final = 5.0  # between two lines on what a drain waits for
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -198,8 +199,7 @@ async def _tell_left(group: Group, name: str, drain_s: float) -> None:
         left_n = sum(client.working_n for client in group.clients)
         if left_n:
             left_s = max(0.0, end_at - loop.time())
-            requests = f"{left_n} request{'s' * (left_n != 1)}"
-            text = f"draining: {requests} left, {left_s:.0f} s; a second signal (Ctrl-C) ends it now"
+            text = f"draining: {counted(left_n, 'request')} left, {left_s:.0f} s; a second signal (Ctrl-C) ends it now"
             _log.warning("service %s: %s", name, text)
         await asyncio.sleep(SAY_LEFT_S)
 

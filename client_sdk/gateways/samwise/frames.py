@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from client_sdk.gateways.samwise.values import Refused
+from rsocket_wire import quantities
 
 MAX_TEXT_BYTES: Final = 255  # bytes of a short string of AMQP 0-9-1, whose length has 8 bits
 MAX_NUMBER: Final = 2**31 - 1  # "All types correspond to the c types": the largest int
@@ -57,4 +58,4 @@ def encode_text(text: str) -> bytes:
 
 def counted(count: int) -> str:
     """A number of frames in words."""
-    return f"{count} frame" if count == 1 else f"{count} frames"
+    return quantities.counted(count, "frame")
