@@ -134,8 +134,14 @@ def context_of(context: Context, name: str | None, field: str, said: str | None)
     return {}
 
 
-def source_of(name: str | None, environ: Mapping[str, str]) -> str:
-    """What a URL of the context in use is from, for people. `name`: as of `context_in_use`."""
+def source_of(context: Context, field: str, name: str | None, variable: str, environ: Mapping[str, str]) -> str:
+    """What a URL that no option gave is from, for people: the variable, or the context that has this field; empty:
+    neither. `name`: as of `context_in_use`.
+    """
+    if environ.get(variable):
+        return variable
+    if field not in context:
+        return ""
     wanted = name or environ.get(CONTEXT_VARIABLE, "")
     return f"the context {wanted}" if wanted else "the context in use"
 

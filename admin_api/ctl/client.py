@@ -16,7 +16,6 @@ import click
 from admin_api.ctl.opening import OPENER
 from admin_api.ctl.place import DEFAULT_ADMIN, PAGE, SOURCE
 from broker import exit_status
-from broker.exit_status import NO_ANSWER
 from rsocket_wire.rsocket.foreign import NO_HTTP_LINE
 from spark_sink.event_files.local_token import find_local_token, local_token_paths
 from spark_sink.terminal import plain
@@ -67,22 +66,22 @@ class AdminClient:
             self._refused(error)
         except BadStatusLine:  # what it says is for no terminal
             tls = ", and if it speaks TLS, use https://" if self._url.startswith("http://") else ""
-            self._end(f"the server at {self._url} does not speak HTTP; {_WHERE}{tls}", NO_ANSWER)
+            self._end(f"the server at {self._url} does not speak HTTP; {_WHERE}{tls}", exit_status.NO_ANSWER)
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, ssl.SSLError) and reason.reason == "WRONG_VERSION_NUMBER":
                 said = f"the server at {self._url} does not speak TLS; use http:// in --admin"
-                self._end(said, NO_ANSWER)
+                self._end(said, exit_status.NO_ANSWER)
             if isinstance(reason, ssl.SSLCertVerificationError):
                 said = f"the certificate of {self._url} is not trusted: {reason.verify_message.rstrip('.')}"
-                self._end(f"{said}; SSL_CERT_FILE=FILE trusts the CA in FILE", NO_ANSWER)
+                self._end(f"{said}; SSL_CERT_FILE=FILE trusts the CA in FILE", exit_status.NO_ANSWER)
             text = getattr(reason, "strerror", None) or reason
             self._end(
                 f"no broker answers at {self._url} ({plain(str(text)).lower()}); --admin says where{self._port()}",
-                NO_ANSWER,
+                exit_status.NO_ANSWER,
             )
         if not isinstance(body, dict) or needed not in body:
-            self._end(f"the server at {self._url} is not an admin API; {_WHERE}", NO_ANSWER)
+            self._end(f"the server at {self._url} is not an admin API; {_WHERE}", exit_status.NO_ANSWER)
         return body
 
     def _port(self) -> str:
@@ -120,7 +119,7 @@ class AdminClient:
                 what = "speaks RSocket without HTTP"
             else:
                 what = f"is not an admin API (HTTP {error.code})"
-            self._end(f"the server at {self._url} {what}; {_WHERE}", NO_ANSWER)
+            self._end(f"the server at {self._url} {what}; {_WHERE}", exit_status.NO_ANSWER)
         self._end(plain(text), exit_status.REFUSED)
 
     def _way_to_token(self) -> str:
@@ -134,8 +133,8 @@ class AdminClient:
             f" ({places} is not there, or not for you)"
         )
 
-    def _end(self, text: str, exit_status: int) -> NoReturn:
+    def _end(self, text: str, status: int) -> NoReturn:
         source = "" if (context := click.get_current_context(silent=True)) is None else context.meta.get(SOURCE)
-        of_url = f"; the URL is that of {source}" if source and exit_status == NO_ANSWER else ""
+        of_url = f"; the URL is that of {source}" if source and status == exit_status.NO_ANSWER else ""
         click.echo(f"{self._program}: {text}{of_url}", err=True)
-        sys.exit(exit_status)
+        sys.exit(status)

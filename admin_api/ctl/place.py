@@ -63,9 +63,7 @@ def place_of(admin: str | None, token_file: Path | None, context_name: str | Non
         context = context_of(context, context_name, "admin", said)
     except ContextError as error:
         raise click.UsageError(str(error)) from None
-    source = (
-        "" if admin else ADMIN_VARIABLE if said else source_of(context_name, os.environ) if "admin" in context else ""
-    )
+    source = "" if admin else source_of(context, "admin", context_name, ADMIN_VARIABLE, os.environ)
     url = said or checked_url(context.get("admin"), source) or DEFAULT_ADMIN
     if source and (current := click.get_current_context(silent=True)):
         current.meta[SOURCE] = source

@@ -389,8 +389,9 @@ def place_of(
         context = context_of(context, context_name, "url", said)
     except ContextError as error:
         raise click.UsageError(str(error)) from None
-    if not url and (said or "url" in context) and (current := click.get_current_context(silent=True)):
-        current.meta[SOURCE] = URL_VARIABLE if said else source_of(context_name, os.environ)
+    source = "" if url else source_of(context, "url", context_name, URL_VARIABLE, os.environ)
+    if source and (current := click.get_current_context(silent=True)):
+        current.meta[SOURCE] = source
     url = said or context.get("url") or DEFAULT_URL
     ca, cert, key = ca or context.get("ca"), cert or context.get("cert"), key or context.get("key")
     for option, file in (("--ca", ca), ("--cert", cert), ("--key", key)):
