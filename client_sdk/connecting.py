@@ -281,9 +281,9 @@ def connect(
         given = instance_route_id(service if isinstance(service, str) else service.name, instance).bytes
     bare_name = service if isinstance(service, str) and handler is None else ""
     if bare_name:
-        text = "service=%r offers %r without handlers, so its calls fail: give a Service(%r) with handlers"
-        to_call = "to call it, leave service= out and write address(%r)"
-        _log.warning(f"{text}; {to_call}", *[bare_name] * 4)
+        own = repr(bare_name)
+        text = f"service={own} offers {own} without handlers, so its calls fail: give a Service({own}) with handlers"
+        _log.warning("%s; to call it, leave service= out and write address(%s)", text, own)
     settings = Settings(fragment_bytes, wants_resume=resume, lease=lease, bare_name=bare_name)
     defaults = Defaults(timeout_s, wait_for_reconnect, retry, hedging)
     values = Values(codec)

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from client_sdk.lazy import lazy_getattr
 from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.attributes import ERROR_HAS_NOT, missing_told
+from client_sdk.mistakes.likeness import hyphened
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 
 PAGE: Final = "docs/errors.md"
@@ -556,8 +557,7 @@ def _word_in(given: object) -> str:
     """The code word that is meant, or any."""
     if str(given).isdecimal():
         return _HTTP_WORDS.get(int(str(given)), "out-of-stock")
-    split = re.sub("(?<=[a-z])(?=[A-Z])", "-", given).lower() if isinstance(given, str) else ""
-    meant = re.sub("[^a-z0-9]+", "-", split).strip("-")
+    meant = hyphened(given) if isinstance(given, str) else ""
     return meant if _is_word(meant) else "out-of-stock"
 
 

@@ -14,6 +14,8 @@ from typing import Any, Final, get_origin
 
 import msgspec.inspect
 
+from client_sdk.mistakes.likeness import hyphened
+
 _log: Final = logging.getLogger("client_sdk")
 _SDK: Final = str(Path(__file__).parents[1])
 TELLING: Final = (
@@ -122,11 +124,8 @@ def warn_dropped(model: str, what: str, gives: Any) -> None:
 @functools.cache
 def warn_class(name: str) -> None:
     """Once, for a class of the program's own below ApplicationError, whose errors have no word of their own."""
-    if name == "ApplicationError":
-        return
     text = "%s reaches its callers as an ApplicationError: they know it by error.word, so write in the class %s"
-    meant = re.sub("(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
-    _log.warning(text, name, f"default_word = {re.sub('[^a-z0-9]+', '-', meant).strip('-')!r}")
+    _log.warning(text, name, f"default_word = {hyphened(name)!r}")
 
 
 def warn_context(model: str, name: str) -> None:
@@ -174,7 +173,7 @@ def status_advice(answer: object) -> str:
     if len(numbers) != 1 or numbers[0] not in list(HTTPStatus)[3:] or type(answer) is int:
         return ""
     status = HTTPStatus(numbers[0])
-    word = re.sub("[^a-z]+", "-", status.phrase.lower())
+    word = hyphened(status.phrase)
     how = f"raise ApplicationError('...', word='{word}') in its place" if status >= 400 else "return its bytes alone"
     return f"if {status:d} is its status, {how}; "
 

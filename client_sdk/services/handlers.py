@@ -130,8 +130,9 @@ class Handler:
         """The function has failed: the log says behind the traceback which one, and what a request that it took for
         bytes has.
         """
+        has_no_word = isinstance(error, ApplicationError) and error.word == ApplicationError.default_word
         is_answered = self.model not in (FIRE_AND_FORGET, METADATA_PUSH)
-        if is_answered and isinstance(error, ApplicationError) and error.word == ApplicationError.default_word:
+        if has_no_word and is_answered and type(error) is not ApplicationError:
             warn_class(type(error).__name__)
         if not isinstance(error, Exception) or isinstance(error, Refused | ApplicationError):
             return  # which no log has
