@@ -178,7 +178,8 @@ def encode_map(writer: Writer, tags: list[Tag], last: bool) -> None:
         pieces.append(tag.key.wire)
         if raw is None:
             if index != last_index or not last:
-                raise BrokerError("bad-tag", f"{tag.key.name}: null can only be the last value of a frame")
+                text = f"the value of tag {tag.key.short_name} is null (None), as only the last of a frame can be"
+                raise BrokerError("bad-tag", f"{text}; give it a text, or leave the tag out")
             continue
         value_bytes = len(raw)
         if value_bytes > MAX_VALUE_BYTES:

@@ -140,7 +140,11 @@ def test_map_of_128_entries_is_the_largest() -> None:
 @pytest.mark.parametrize(
     ("tags", "text"),
     [
-        ([Tag(REGION, None), Tag(ZONE, b"a")], "io.rsocket.routing.Region: null can only be the last value of a frame"),
+        (
+            [Tag(REGION, None), Tag(ZONE, b"a")],
+            "the value of tag region is null (None), as only the last of a frame can be; give it a text, or leave "
+            "the tag out",
+        ),
         ([Tag(REGION, b"v" * 128)], "io.rsocket.routing.Region: the value has 128 bytes, 127 fit"),
         ([Tag(NO_TAG, b"")], "key 0x00 says that there is no tag, it cannot be one"),
     ],
