@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 import msgspec
 from msgspec import inspect
 
-from client_sdk.mistakes.arguments import advised
-from client_sdk.mistakes.kinds import no_value
+from client_sdk.mistakes.arguments import advised, takes
+from client_sdk.mistakes.kinds import kind_of, no_value
 from client_sdk.mistakes.operators import refused
 
 MAX_KEPT_DECODERS: Final = 256  # types; those of further ones are made for each message
@@ -196,10 +196,20 @@ class JsonCodec:
 
 
 def check_codec(codec: object) -> None:
-    """TypeError for what is none."""
-    if not hasattr(codec, "mime_type") or not callable(getattr(codec, "encode", None)) or isinstance(codec, _CLASS):
-        shown = f"the class {codec.__name__}" if isinstance(codec, _CLASS) else type(codec).__name__
-        raise TypeError(f"codec= is {shown}, it must be a Codec, such as client_sdk.JSON")
+    """TypeError for what is none; of what looks like one it says what is wrong."""
+    methods = {"encode": 1, "decode": 2}  # and how many arguments they take
+    has = [name for name in methods if callable(getattr(codec, name, None))]
+    if not has or isinstance(codec, (_CLASS, str, bytes)):
+        raise TypeError(f"codec= is {kind_of(codec)}, it must be a Codec, such as client_sdk.JSON")
+    missing = [] if isinstance(getattr(codec, "mime_type", None), str) else ["no text as mime_type"]
+    missing += [f"no {name}" for name in methods if name not in has]
+    wrong = f"which has {' and '.join(missing)}"
+    if not missing:
+        other = [name for name in methods if not takes(getattr(codec, name), methods[name])]
+        wrong = f"whose {' and '.join(other)} takes other arguments" if other else ""
+    if wrong:
+        how = "a codec has mime_type, encode(value) and decode(data, type)"
+        raise TypeError(f"codec= is {kind_of(codec)}, {wrong}; {how}, as client_sdk.JSON has")
 
 
 @advised("json_codec(strict=False)", is_hot=False)

@@ -29,7 +29,7 @@ from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
 from client_sdk.io.dispatch import Responder
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.mistakes.arguments import advised, takes_nothing
+from client_sdk.mistakes.arguments import advised, takes
 from client_sdk.mistakes.kinds import BOOL, NUMBER, WHOLE, check_kind, kind_of
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
@@ -262,7 +262,7 @@ def connect(
     open_target = next((target for target in targets if not may_carry_credentials(target)), None)
     if credentials is not None and open_target is not None:
         raise ValueError(f"credentials= over {open_target.url}: everybody on the way could read them; use tls or wss")
-    if inspect.isfunction(handler) and (inspect.iscoroutinefunction(handler) or not takes_nothing(handler)):
+    if inspect.isfunction(handler) and (inspect.iscoroutinefunction(handler) or not takes(handler, 0)):
         text = "handler= takes a class of rsocket-py, or a function without parameters that makes an object of one"
         raise TypeError(f"{text}; a function of your own is for a Service: {HOW_SERVICE}")
     if handler is not None and not isinstance(service, str):

@@ -118,12 +118,14 @@ def wrong_call(
     return TypeError(f"{text}; write {function.__name__}(to, {_by_name(data, given[0])})")
 
 
-def takes_nothing(function: Callable[..., object]) -> bool:
-    """It can be called without arguments."""
+def takes(function: Callable[..., object], arguments_n: int) -> bool:
+    """It can be called with so many arguments, as far as it says."""
     try:
-        inspect.signature(function).bind()
+        inspect.signature(function).bind(*range(arguments_n))
     except TypeError:
         return False
+    except ValueError:  # one of C says nothing
+        pass
     return True
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from client_sdk.errors import Refused
-from client_sdk.mistakes.arguments import takes_nothing
+from client_sdk.mistakes.arguments import takes
 
 MAX_REASON_CHARACTERS: Final = 200  # of those that callers read
 _log: Final = logging.getLogger("client_sdk")
@@ -28,7 +28,7 @@ class Check:
         """TypeError for what is no async function, ValueError for times that make no sense."""
         if not inspect.iscoroutinefunction(look):
             raise TypeError("a health check is an async function: write async def, and return True or False")
-        if not takes_nothing(look):
+        if not takes(look, 0):
             text = f"a health check is given nothing, and this one wants {inspect.signature(look)}"
             raise TypeError(f"{text}: write () in its place")
         if every_s <= 0 or timeout_s <= 0:

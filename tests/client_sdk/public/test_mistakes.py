@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import broker as broker_package
@@ -39,11 +40,31 @@ from tests.client_sdk.public.mistakes import MISTAKES, World, echo_service
 CERTIFICATE = Path(__file__).parents[1] / "localhost.pem"
 ERRORS = Path(__file__).parents[3] / "docs" / "errors.md"
 URL = "tcp://127.0.0.1"
+CODECS_HAVE = "a codec has mime_type, encode(value) and decode(data, type), as client_sdk.JSON has"
 NO_CONTRACT = "no contract: it must be a class, such as class Orders(Protocol)"
 INSTEAD = (
     "take a dataclass, a msgspec.Struct, a TypedDict or a model of pydantic, or say how with "
     "json_codec(enc_hook=..., dec_hook=...)"
 )
+
+
+class Half:
+    """A codec that says no type."""
+
+    def encode(self, value: object) -> bytes:
+        return str(value).encode()
+
+    def decode(self, data: bytes, type: object) -> object:
+        return data.decode()
+
+
+class Short(Half):
+    """A codec that is given no type."""
+
+    mime_type = "text/plain"
+
+    def decode(self, data: bytes) -> object:  # type: ignore[override]
+        return data.decode()
 
 
 def rows() -> dict[str, str]:
@@ -230,6 +251,19 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: connect(URL, retry=unseen(True)), "retry= is bool, it must be RetryPolicy()"),
     (lambda: connect(URL, hedging=unseen(0.1)), "hedging= is float, it must be Hedging(after_s=0.1)"),
     (lambda: connect(URL, codec=unseen("json")), "codec= is str, it must be a Codec, such as client_sdk.JSON"),
+    (lambda: Service("a", codec=unseen(Half())), f"codec= is Half, which has no text as mime_type; {CODECS_HAVE}"),
+    (
+        lambda: connect(URL, codec=unseen(Short())),
+        f"codec= is Short, whose decode takes other arguments; {CODECS_HAVE}",
+    ),
+    (
+        lambda: Service("a", codec=unseen(Short)),
+        "codec= is the class Short, it must be a Codec, such as client_sdk.JSON",
+    ),
+    (
+        lambda: Service("a", codec=unseen(msgspec.msgpack.Encoder())),
+        f"codec= is Encoder, which has no text as mime_type and no decode; {CODECS_HAVE}",
+    ),
     (lambda: connect(URL, codec=unseen(json)), "codec= is module, it must be a Codec, such as client_sdk.JSON"),
     (lambda: Service(unseen(3)), "the name of a service is int, it must be str: Service('orders')"),
     (lambda: Service("a", tags=unseen(["b"])), "tags= is list, it must be a dict, such as {'region': 'eu'}"),
