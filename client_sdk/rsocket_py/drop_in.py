@@ -222,7 +222,8 @@ def substituted() -> Iterator[None]:
     import rsocket.transports.aiohttp_websocket  # has a name of its own for it
 
     original = rsocket.rsocket_client.RSocketClient
-    holders = [module for module in list(sys.modules.values()) if vars(module).get("RSocketClient") is original]
+    modules = [each for each in list(sys.modules.values()) if hasattr(each, "__dict__")]  # None keeps it out
+    holders = [module for module in modules if vars(module).get("RSocketClient") is original]
     for module in holders:
         vars(module)["RSocketClient"] = RSocketClient
     try:

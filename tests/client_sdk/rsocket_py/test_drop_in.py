@@ -356,7 +356,8 @@ async def test_payloads_leave_in_fragments_of_the_size_that_is_asked_for(broker:
         await cancel(waiting)
 
 
-async def test_inside_the_block_their_name_is_ours() -> None:
+async def test_inside_the_block_their_name_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "not_to_be_imported", None)
     original = rsocket.rsocket_client.RSocketClient
     with substituted():
         assert rsocket.rsocket_client.RSocketClient is RSocketClient
