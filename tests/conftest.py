@@ -8,6 +8,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -40,6 +41,8 @@ hypothesis.settings.load_profile("tests")
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # contexts of whoever runs the tests are not asked
 for variable in ("RSB_URL", "RSB_ADMIN", "RSB_CONTEXT", "RSB_TOKEN"):
     os.environ.pop(variable, None)
+# jsonschema makes a grammar of it when it is imported, for 2.5 s in each process, and no test looks at formats.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 gc.disable()  # until all tests are there: nothing of them is garbage
 
 MakeServer = Callable[..., Awaitable[Server]]
