@@ -44,9 +44,8 @@ class Target:
         except ValueError:
             text = "the host is no address of IPv6; write it as in"
             raise ValueError(f"{url!r}: {text} tcp://[::1]:{TCP_PORT}") from None
-        if re.search(f"[,; ]({'|'.join(SCHEMES)})://", url.strip()):
-            urls = ", ".join(repr(each) for each in re.split(r"[,;\s]+", url.strip()))
-            raise ValueError(f"several URLs are a list: connect([{urls}])")
+        if len(urls := _several(url.strip())) > 1:
+            raise ValueError(f"several URLs are a list: connect({urls})")
         if url.rstrip("\t\r\n").endswith(" "):  # other white space `urlsplit` takes away
             raise ValueError(f"{url!r}: a blank ends the URL: write {url.strip()}")
         if parts.scheme not in SCHEMES:
@@ -124,6 +123,19 @@ def _is_ipv6(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _several(text: str) -> list[str]:
+    """The URLs of brokers that stand in one text, or only their hosts, behind the scheme of the first."""
+    if re.search(f"[,; ]({'|'.join(SCHEMES)})://", text):
+        return re.split(r"[,;\s]+", text)
+    scheme, colon, rest = text.partition("://") if "://" in text else ("tcp", "://", text)
+    hosts, path, _ = re.split("([/?#].*|$)", rest.replace(f"{scheme}://", ""), maxsplit=1, flags=re.DOTALL)
+    if scheme in ("unix", "http", "https") or "=" in hosts or not re.search("[,;]", hosts):
+        return [text]
+    if scheme not in SCHEMES:
+        scheme = "tls" if scheme in OTHER_TLS_SCHEMES else "tcp"
+    return [f"{scheme}{colon}{host}{path}" for host in re.split(r"[,;\s]+", hosts) if host]
 
 
 def _meant(url: str) -> str:

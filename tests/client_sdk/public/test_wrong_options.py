@@ -316,6 +316,16 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: connect("tcp://a b:1 "), "'tcp://a b:1 ': a blank ends the URL: write tcp://a b:1"),
     (lambda: connect("tcp://a; tcp://b "), "several URLs are a list: connect(['tcp://a', 'tcp://b'])"),
     (lambda: connect("ws://a tcp://b"), "several URLs are a list: connect(['ws://a', 'tcp://b'])"),
+    *(
+        (lambda text=text: connect(text), f"several URLs are a list: connect({urls})")
+        for text, urls in {
+            "tcp://a:1,b:2": ["tcp://a:1", "tcp://b:2"],
+            "a:1, b": ["tcp://a:1", "tcp://b"],
+            "ws://a:1;b:2/x": ["ws://a:1/x", "ws://b:2/x"],
+            "nats://a:1,nats://b:2": ["tcp://a:1", "tcp://b:2"],
+            "amqps://a,b": ["tls://a", "tls://b"],
+        }.items()
+    ),
     (lambda: Token(""), "the token is empty: is the variable or the file empty that it comes from?"),
     (lambda: Password("", "s"), "the name is empty: is the variable or the file empty that it comes from?"),
     (lambda: Hedging(quantile=95), "quantile is 95, it must be between 0 and 1; write quantile=0.95"),
