@@ -116,9 +116,7 @@ class Gathering(AsyncIterator[Answer[T]]):
 def check_asked(address: Address) -> None:
     """TypeError for what is no address; of one service it warns, as that may be meant: an Answer says who gave it."""
     check_address(address, "multicast")
-    if address.routing != "unicast":
+    if address.routing == "multicast":
         return
-    how = (
-        f"write multicast({address.service!r})" if address.service else "write multicast(...) in place of address(...)"
-    )
+    how = f"write multicast({repr(address.service) if address.service else '...'})"
     warnings.warn(f"gather asks one service only, {address!r} is no multicast: for all {how}", RuntimeWarning, 4)

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from client_sdk import Answer, ApplicationError, Client, Payload, Service, TooLarge, connect, multicast
+from client_sdk import Answer, ApplicationError, Client, Payload, Service, TooLarge, connect, multicast, shard
 from client_sdk.calls import scatter_gather as gathering
 from client_sdk.testing import local_broker
 from tests.client_sdk import frames
@@ -159,6 +159,13 @@ async def test_a_list_has_a_bound(broker: FakeBroker, monkeypatch: pytest.Monkey
         with pytest.raises(TooLarge, match="over 2 answers"):
             await gathered
         await peer.expect(frames.CANCEL)
+
+
+async def test_a_gather_of_the_owner_of_a_key_is_told_that_it_asks_one(broker: FakeBroker) -> None:
+    text = r"one service only, <shard service=x user=ada> is no multicast: for all write multicast\('x'\)"
+    async with connect(broker.url) as client:
+        with pytest.warns(RuntimeWarning, match=text):
+            await client.gather(shard("x", key="user", user="ada")).aclose()
 
 
 async def test_a_gather_that_is_left_sends_cancel(broker: FakeBroker) -> None:
