@@ -9,6 +9,7 @@ service. Knows no frames.
 """
 
 import asyncio
+import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -77,6 +78,11 @@ class Offering:
         """`make` gives what `connect` does, for each connection."""
         self._make: Final = make
         self._group: Group | None = None  # None until it was entered
+        self._is_used = False  # somebody has begun to enter it
+
+    def __del__(self) -> None:
+        if not self._is_used:
+            warnings.warn(f"offer(...) was never awaited: {_HOW}", RuntimeWarning, stacklevel=2)
 
     if not TYPE_CHECKING:
         __enter__ = __exit__ = refused(f"not `with offer(...)`: {_HOW}")
@@ -85,6 +91,7 @@ class Offering:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Group:
+        self._is_used = True
         connecting = [asyncio.ensure_future(each) for each in self._make()]
         try:
             clients = await asyncio.gather(*connecting)

@@ -106,6 +106,11 @@ async def test_entering_that_is_cancelled_leaves_nothing(broker: FakeBroker) -> 
         await peer.gone.wait()
 
 
+def test_one_that_nobody_enters_is_told() -> None:
+    with pytest.warns(RuntimeWarning, match=r"offer\(...\) was never awaited: write `async with offer"):
+        offer("tcp://127.0.0.1:1", echo_service("s"))
+
+
 @pytest.mark.parametrize(
     "options, text",
     [
