@@ -9,6 +9,7 @@ from client_sdk.mistakes.attributes import missing_told
 from client_sdk.mistakes.likeness import near
 from client_sdk.mistakes.operators import refused
 from client_sdk.mistakes.options import unknown_option
+from rsocket_wire.ports import MAX_PORT, TCP_PORT
 
 SCHEMES: Final = ("tcp", "ws", "unix")  # that stand for a free place
 LOCAL_BROKER_HAS: Final = "it has urls, connections, routes, requests, wait_for_routes, drop_connections and restart"
@@ -114,7 +115,8 @@ def check_wanted(service: object, tags: Mapping[str, object]) -> None:
 def check_place(listen: object) -> None:
     """ValueError for what is no place to listen at."""
     if listen not in SCHEMES and "://" not in str(listen):
-        how = f"it must be {', '.join(map(repr, SCHEMES))} or a URL, such as 'tcp://127.0.0.1:7878'"
+        near_one = near(str(listen), SCHEMES)
+        how = near_one or f"it must be {', '.join(map(repr, SCHEMES))} or a URL, such as 'tcp://127.0.0.1:7878'"
         raise ValueError(f"listen= has {listen!r}; {how}")
 
 
@@ -128,7 +130,7 @@ def check_start(arguments: Sequence[object], listen: object, options: object, ke
         raise TypeError(f"local_broker(): places to listen at stand behind a name: write listen={places}")
     for argument in arguments:
         if not isinstance(argument, str):
-            how = "a port is chosen, or given by listen=['tcp://127.0.0.1:7878']"
+            how = f"a port is chosen, or given by listen=[{_place(argument)!r}]"
             raise TypeError(f"local_broker(): {argument!r} is no argument of `rsocket-broker serve`; {how}")
     if first and not str(first).startswith("-"):
         how = "write options={'limits.max_connections': 10}"
@@ -145,4 +147,10 @@ def check_start(arguments: Sequence[object], listen: object, options: object, ke
     for name in keys:
         if "__" not in name and "." not in name:
             example = "local_broker(listen=['tcp', 'ws'], limits__max_connections=10)"
-            raise unknown_option("local_broker()", name, ("listen", "options", "process"), example)
+            error = unknown_option("local_broker()", name, ("listen", "options", "process"), example)
+            raise TypeError(str(error).replace(_place(TCP_PORT), _place(keys.get("port"))))
+
+
+def _place(port: object) -> str:
+    """Where the example listens: at the port that was given, if it was one."""
+    return f"tcp://127.0.0.1:{port if type(port) is int and 0 <= port <= MAX_PORT else TCP_PORT}"

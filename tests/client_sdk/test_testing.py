@@ -198,7 +198,8 @@ async def test_what_a_broker_has_not_is_said() -> None:
         (lambda: local_broker(listen=_any(None)), "listen= is NoneType, it must be a list: listen=['tcp', 'ws']"),
         (
             lambda: local_broker(_any(21881)),
-            "21881 is no argument of `rsocket-broker serve`; a port is chosen, or given by ",
+            "21881 is no argument of `rsocket-broker serve`; a port is chosen, or given by "
+            "listen=['tcp://127.0.0.1:21881']",
         ),
         (lambda: local_broker(_any(["tcp", "ws"])), "stand behind a name: write listen=['tcp', 'ws']"),
         (lambda: local_broker("ws"), "places to listen at stand behind a name: write listen=['ws']"),
@@ -208,8 +209,8 @@ async def test_what_a_broker_has_not_is_said() -> None:
             "'limits.max_connections=4' is no option of `rsocket-broker serve`; write options=",
         ),
         (
-            lambda: local_broker(port=1),
-            "no argument port=; write listen=['tcp://127.0.0.1:7878']; without it a port is",
+            lambda: local_broker(port=9876),
+            "no argument port=; write listen=['tcp://127.0.0.1:9876']; without it a port is",
         ),
         (
             lambda: local_broker(config="broker.toml"),
