@@ -46,7 +46,9 @@ def advised(example: str, options: Any = None, *, is_hot: bool = True) -> Callab
             if not is_open and not known.issuperset(named):
                 unknown = next(each for each in named if each not in known)
                 is_addressed = own[1:2] != ("address",) or len(given) > 1 or "address" in named
-                raise unknown_option(f"{name}()", unknown, known, example, is_addressed=is_addressed) from None
+                raise unknown_option(
+                    f"{name}()", unknown, known, example, is_addressed=is_addressed, named=named
+                ) from None
             if kinds:
                 check_kinds(
                     kinds,
@@ -113,7 +115,7 @@ def wrong_call(
     for each in named:
         known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         example = f"client.{function.__name__}(address('orders'), b'...', route='create')"
-        return unknown_option(f"{name}()", each, known, example, is_addressed=address is not None)
+        return unknown_option(f"{name}()", each, known, example, is_addressed=address is not None, named=named)
     text = f"{name}() takes the address and the data, then names only"
     return TypeError(f"{text}; write {function.__name__}(to, {_by_name(data, given[0])})")
 

@@ -350,11 +350,17 @@ OF_CONNECTIONS: Final = {
 
 
 def unknown_option(
-    function: str, given: str, known: Iterable[str], example: str = "", *, is_addressed: bool = True
+    function: str,
+    given: str,
+    known: Iterable[str],
+    example: str = "",
+    *,
+    is_addressed: bool = True,
+    named: Iterable[str] = (),
 ) -> TypeError:
     """For a keyword argument that `function` has not: the name that is meant, whose it is, or all names and `example`.
 
-    Not `is_addressed`: it may stand for the address, which is missing.
+    Not `is_addressed`: it may stand for the address, which is missing. `named`: all that were given, for data in parts.
 
     >>> print(unknown_option("connect()", "payload", ["data", "route"]))
     connect() has no argument payload=; did you mean data=?
@@ -364,6 +370,7 @@ def unknown_option(
     mend = (
         (not is_addressed and f"the address comes first: write `{example}`")
         or _special(names).get(given)
+        or _parts_of_data([each for each in named if each not in names], names)
         or (has_more and _called_elsewhere(given, names))
         or near(f"{given}=", (f"{each}=" for each in names), LIKE)
         or (has_more and _of_others(given))
@@ -371,6 +378,17 @@ def unknown_option(
         + (f": write `{example}`" if example and len(names) <= MAX_OPTIONS else "")
     )
     return TypeError(f"{function} has no argument {given}=; {mend}")
+
+
+def _parts_of_data(unknown: list[str], known: list[str]) -> str:
+    """For several names of which no library is known to have one as an option; empty for others."""
+    if len(unknown) < 2 or "data" not in known:
+        return ""
+    options = {*_special(known), *(name for names in CALLED_ELSEWHERE.values() for name in names)} - {"item"}
+    for name in unknown:
+        if name in options or _of_others(name) or near(f"{name}=", (f"{each}=" for each in known), LIKE):
+            return ""
+    return f"data= is one value: make a dataclass of {', '.join(unknown)}, and write codec=JSON in connect()"
 
 
 def _special(known: list[str]) -> Mapping[str, str]:

@@ -467,3 +467,12 @@ async def test_options_of_other_calls_are_told_what_they_are_here(
         with pytest.raises(TypeError) as told:
             await unseen(getattr(client, call))(multicast("x"), **{option: 1})
     assert str(told.value) == f"Client.{call}() has no argument {option}=; {advice}"
+
+
+async def test_parts_of_the_data_that_are_given_by_name_become_one_value(broker: FakeBroker) -> None:
+    async with connect(broker.url) as client:
+        for call in (client.request_response, client.fire_and_forget, client.request_stream, client.subscribe):
+            with pytest.raises(TypeError, match=r"=; data= is one value: make a dataclass of item, pieces, and write "):
+                await unseen(call)(address("x"), route="create", item="a", pieces=2)
+            with pytest.raises(TypeError, match="has no argument payload=; did you mean data="):
+                await unseen(call)(address("x"), payload=b"", content_type="text/plain")
