@@ -200,7 +200,9 @@ def check_codec(codec: object) -> None:
     methods = {"encode": 1, "decode": 2}  # and how many arguments they take
     has = [name for name in methods if callable(getattr(codec, name, None))]
     if not has or isinstance(codec, (_CLASS, str, bytes)):
-        raise TypeError(f"codec= is {kind_of(codec)}, it must be a Codec, such as client_sdk.JSON")
+        is_own = isinstance(codec, _CLASS) and len(has) == len(methods) and codec.__module__ != __name__
+        how = f": {no_value(codec)}" if is_own else ""
+        raise TypeError(f"codec= is {kind_of(codec)}, it must be a Codec, such as client_sdk.JSON{how}")
     missing = [] if isinstance(getattr(codec, "mime_type", None), str) else ["no text as mime_type"]
     missing += [f"no {name}" for name in methods if name not in has]
     wrong = f"which has {' and '.join(missing)}"

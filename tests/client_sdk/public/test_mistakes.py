@@ -258,7 +258,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Service("a", codec=unseen(Short)),
-        "codec= is the class Short, it must be a Codec, such as client_sdk.JSON",
+        "codec= is the class Short, it must be a Codec, such as client_sdk.JSON: write Short(...) for an object of it",
     ),
     (
         lambda: Service("a", codec=unseen(msgspec.msgpack.Encoder())),
