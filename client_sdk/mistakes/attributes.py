@@ -45,7 +45,7 @@ _OF_CLIENTS: Final = {
     "flush": "what is sent leaves by itself: leave it out",
     **dict.fromkeys(CALLBACKS, NO_CALLBACK),
     **dict.fromkeys(
-        ("on", "on_message", "on_request", "on_event", "add_handler", "handle"),
+        ("on", "on_message", "on_request", "on_event", "add_handler", "handle", "offer", "serve", "add_service"),
         "handlers are of a Service: connect(url, service=service), with @service.request_response('create')",
     ),
 }
