@@ -34,13 +34,27 @@ def test_listeners_that_other_machines_reach_in_the_clear_are_warned_of(folder: 
     ]
 
 
+def test_a_certificate_that_no_listener_shows_is_warned_of(folder: Path) -> None:
+    write_pem(folder)
+    (folder / "key").chmod(0o600)
+    pair = '[tls]\ncertificate = "certificate"\nkey = "key"\n'
+    how = 'listen = ["tls://0.0.0.0:7878"] in [server] is one that does, or one of wss://'
+    assert warnings_of(folder, pair) == [f"broker.toml:2: tls.certificate: no listener uses it; {how}"]
+    assert warnings_of(folder, '[tls]\nclient_ca = "certificate"\n') == [
+        f"broker.toml:2: tls.client_ca: no listener uses it; {how}"
+    ]
+    link = '[cluster]\nsecret_file = "key"\npeers = ["tls://b:1"]\n'  # to which it presents the certificate
+    assert warnings_of(folder, pair + link) == []
+
+
 def test_who_gets_through_tls_only_while_admission_observes_is_warned_of(folder: Path) -> None:
     write_pem(folder)
     (folder / "key").chmod(0o600)
-    text = '[tls]\ncertificate = "certificate"\nkey = "key"\nclient_ca = "certificate"\n[auth]\nmode = "observe"\n'
+    text = '[tls]\ncertificate = "certificate"\nkey = "key"\nclient_ca = "certificate"\n'
+    text += '[server]\nlisten = ["tls://127.0.0.1:1"]\n[auth]\nmode = "observe"\n'
     assert warnings_of(folder, text + 'accept = ["certificate"]\n') == []
     assert warnings_of(folder, text + 'accept = ["certificate", "uid"]\n') == [
-        "broker.toml:6: auth.mode: clients without a certificate, which TLS refuses with "
+        "broker.toml:8: auth.mode: clients without a certificate, which TLS refuses with "
         '"off", are let in while this is "observe"'
     ]
 
@@ -72,6 +86,7 @@ def test_keys_and_secrets_that_all_may_read_are_warned_of(folder: Path, mode: in
     for name in ("key", "secret"):
         (folder / name).chmod(mode)
     text = '[tls]\ncertificate = "certificate"\nkey = "key"\n[cluster]\nsecret_file = "secret"\n'
+    text += '[server]\nlisten = ["tls://127.0.0.1:1"]\n'
     told = [
         'broker.toml:3: tls.key: every user of this machine may read "key"; chmod o-r prevents that',
         "broker.toml:5: cluster.secret_file: every user of this machine may read the file; chmod o-r prevents that",
