@@ -11,6 +11,7 @@ from broker.config.sections.files import MADE_BY
 from broker.config.toml import shown_value, toml_text
 from broker.config.urls import meant_url
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.methods import CHOOSERS, WRAPPERS
 from rsocket_wire.quantities import meant_number
 
 _TRUE: Final = ("true", "yes", "on", "1", "y")
@@ -53,6 +54,9 @@ def meant_value(doc: OptionDoc, raw: object, read: Read) -> str:
             return f'; write mode = "required" and accept = ["{_ACCEPTED[word]}"] in [auth]'
         same = [_SAME[word]] if _SAME.get(word) in doc.words else []
         near = same or difflib.get_close_matches(word, doc.words, 1)
+        return f"; write {toml_text(near[0])}" if near else ""
+    if doc.option.form == "chooser":
+        near = [] if ":" in str(raw) else difflib.get_close_matches(str(raw).lower(), (*CHOOSERS, *WRAPPERS), 1)
         return f"; write {toml_text(near[0])}" if near else ""
     if doc.hint is bool:
         word = str(raw).lower()

@@ -22,8 +22,9 @@ def test_a_chooser_is_one_that_the_core_has_in_the_one_spelling_of_the_documents
     if is_known and is_documented:
         assert of_file(folder, f'[routing]\nchooser = "{text}"').routing.chooser == text
     else:
+        near = '; write "round_robin"' if text == "round-robin" else ""
         assert mistakes_of(folder, f'[routing]\nchooser = "{text}"') == [
-            f'broker.toml:2: routing.chooser: must be {A_CHOOSER}, not "{text}"'
+            f'broker.toml:2: routing.chooser: must be {A_CHOOSER}, not "{text}"{near}'
         ]
 
 
