@@ -36,7 +36,8 @@ class ToldRevocations:
         "over-limit"."""
         size = len(principal.encode())
         if size > MAX_PRINCIPAL_BYTES or not is_identity(principal):
-            text = f"{principal[:80]!r} is no identity of at most {MAX_PRINCIPAL_BYTES} bytes, as jwt:orders-7"
+            what = f"no identity of at most {MAX_PRINCIPAL_BYTES} bytes, as user:ada or jwt:orders-7"
+            text = f"{principal[:80]!r} is {what}"
             raise BrokerError("bad-revocation", text)
         if not 0 < before_ms <= MAX_BEFORE_MS:
             raise BrokerError("bad-revocation", f"{before_ms} ms is not in 1..{MAX_BEFORE_MS}")

@@ -295,7 +295,7 @@ async def test_credentials_are_revoked_from_the_terminal(net: Net) -> None:
 
 async def test_what_cannot_be_revoked_is_400_and_what_is_not_404(net: Net) -> None:
     path = "/api/v1/revocations/ada"
-    told = "'ada' is no identity of at most 1024 bytes, as jwt:orders-7"
+    told = "'ada' is no identity of at most 1024 bytes, as user:ada or jwt:orders-7"
     assert await refusal(net, "PUT", path) == (400, "bad-revocation", told)
     told = 'before_ms must be milliseconds since the epoch, not "now"'
     assert await refusal(net, "PUT", path, b'{"before_ms": "now"}') == (400, "bad-body", told)
