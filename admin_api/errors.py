@@ -146,7 +146,10 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         detail = f"{shown(request.method)} is not allowed here; allowed: {allowed}{_other_method(request)}"
         return problem_response(request, "method-not-allowed", detail, headers={"Allow": allowed})
     except web.HTTPNotFound:
-        detail = f"there is no path {shown(request.path)}; {await _near_path(request)}/ lists all paths"
+        near = await _near_path(request)
+        if not near and request.method in ("POST", "PUT", "PATCH"):
+            near = "services are asked over RSocket, as rsocket-broker call does, and not here; "
+        detail = f"there is no path {shown(request.path)}; {near}/ lists all paths"
         return problem_response(request, "no-such-path", detail)
     except web.HTTPRequestEntityTooLarge as error:
         detail = f"the body is too large: at most {request.client_max_size} bytes"
@@ -221,6 +224,7 @@ async def _near_path(request: web.Request) -> str:
         path.rstrip("/"),
         path.lower(),
         f"{API}{path}",
+        re.sub(r"/(broker|connection|route|service)/", r"/\1s/", path, count=1),
         f"{path.rstrip('/')}/VALUE",  # the end was forgotten
     ]
     for other in others:

@@ -210,6 +210,10 @@ async def test_a_list_can_be_sorted_by_each_field_that_it_names(client: Api, pat
             "connections?tag.region=eu",
             "unknown parameter 'tag.region'; routes have tags: /api/v1/routes?tag.region=eu; ",
         ),
+        (
+            "connections?tag.region:eu",
+            "unknown parameter 'tag.region:eu'; routes have tags: /api/v1/routes?tag.region=eu; ",
+        ),
         ("redirects?sort=service", "unknown parameter 'sort'; allowed: limit, offset"),
     ],
 )
@@ -305,6 +309,9 @@ UNKNOWN = "unknown parameter '{}'; write {}; allowed: broker, limit, offset, ser
         ("tag=region=eu", UNKNOWN.format("tag", "tag.region=eu")),
         ("tag=region:eu", UNKNOWN.format("tag", "tag.region=eu")),
         ("tags=region:eu", UNKNOWN.format("tags", "tag.region=eu")),
+        ("tag.region:eu", UNKNOWN.format("tag.region:eu", "tag.region=eu")),
+        ("region:eu", UNKNOWN.format("region:eu", "tag.region=eu")),
+        ("service:orders", UNKNOWN.format("service:orders", "service=orders")),
         ("tags.region=eu", UNKNOWN.format("tags.region", "tag.region=eu")),
         ("tag[region]=eu", UNKNOWN.format("tag[region]", "tag.region=eu")),
         ("label=region", UNKNOWN.format("label", "tag.NAME=VALUE")),
@@ -348,6 +355,14 @@ async def test_an_unknown_path_is_404(client: Api, path: str) -> None:
 async def test_an_unknown_path_is_told_the_one_that_is_like_it(client: Api) -> None:
     hint = (await problem(client, "/api/v1/rutes"))["detail"]
     assert hint == "there is no path /api/v1/rutes; did you mean /api/v1/routes? / lists all paths"
+    hint = (await problem(client, "/api/v1/service/orders"))["detail"]
+    assert hint == "there is no path /api/v1/service/orders; did you mean /api/v1/services/orders? / lists all paths"
+
+
+async def test_who_takes_the_api_for_a_gateway_is_told_how_services_are_asked(client: Api) -> None:
+    hint = (await problem(client, "/api/v1/orders/create", method="POST"))["detail"]
+    how = "services are asked over RSocket, as rsocket-broker call does, and not here"
+    assert hint == f"there is no path /api/v1/orders/create; {how}; / lists all paths"
     assert (await problem(client, f"/{'x' * 2000}"))["detail"].endswith("…; / lists all paths")
 
 
