@@ -143,13 +143,17 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return with_missing(response, error.missing)
     except web.HTTPMethodNotAllowed as error:
         allowed = ", ".join(sorted(error.allowed_methods))
-        detail = f"{shown(request.method)} is not allowed here; allowed: {allowed}{_other_method(request)}"
+        detail = (
+            f"{shown(request.method)} is not allowed here; allowed: {allowed}{_other_method(request, request.path)}"
+        )
         return problem_response(request, "method-not-allowed", detail, headers={"Allow": allowed})
     except web.HTTPNotFound:
         near = await _near_path(request)
-        if not near and request.method in ("POST", "PUT", "PATCH"):
-            near = "services are asked over RSocket, as rsocket-broker call does, and not here; "
-        detail = f"there is no path {shown(request.path)}; {near}/ lists all paths"
+        hint = f"; did you mean {near}?" if near else ""
+        if request.method in ("POST", "PUT", "PATCH", "DELETE"):
+            how = "services are asked over RSocket, as rsocket-broker call does, and not here"
+            hint = (_other_method(request, near) if near else f"; {how}") or hint
+        detail = f"there is no path {shown(request.path)}{hint}{' ' if hint.endswith('?') else '; '}/ lists all paths"
         return problem_response(request, "no-such-path", detail)
     except web.HTTPRequestEntityTooLarge as error:
         detail = f"the body is too large: at most {request.client_max_size} bytes"
@@ -211,12 +215,12 @@ def no_route(id: str) -> AdminError:
 
 
 async def _near_path(request: web.Request) -> str:
-    """`did you mean /api/v1/routes?`, or nothing."""
+    """`/api/v1/routes`, or nothing."""
     if len(request.path) > MAX_SHOWN:  # to compare takes longer than its length
         return ""
     path = request.path
     if path.strip("/").rpartition("/")[2] in HEALTH:
-        return "did you mean /readyz or /livez? "
+        return "/readyz or /livez"
     others = [
         path.replace("/drains/services/", "/drains/tags/service/", 1),
         path.replace("=", "/", 1),  # of a tag
@@ -224,15 +228,14 @@ async def _near_path(request: web.Request) -> str:
         path.rstrip("/"),
         path.lower(),
         f"{API}{path}",
-        re.sub(r"/(broker|connection|route|service)/", r"/\1s/", path, count=1),
+        re.sub(r"/(broker|connection|drain|redirect|route|service)/", r"/\1s/", path, count=1),
         f"{path.rstrip('/')}/VALUE",  # the end was forgotten
     ]
     for other in others:
         if other != path and await _is_path(request, other):
-            return f"did you mean {shown(other)}? "
+            return shown(other)
     paths = [resource.canonical for resource in request.app.router.resources()]
-    near = difflib.get_close_matches(path, paths, 1, NEAR)
-    return f"did you mean {near[0]}? " if near else ""
+    return next(iter(difflib.get_close_matches(path, paths, 1, NEAR)), "")
 
 
 async def _is_path(request: web.Request, path: str) -> bool:
@@ -243,11 +246,11 @@ async def _is_path(request: web.Request, path: str) -> bool:
     return not isinstance(found.http_exception, web.HTTPNotFound)
 
 
-def _other_method(request: web.Request) -> str:
+def _other_method(request: web.Request, path: str) -> str:
     """`; write PUT /api/v1/redirects/{service}` for what is changed below this path, and GET for what is told above it;
     empty: nothing is, or too much.
     """
-    path, method = request.path.rstrip("/"), request.method
+    path, method = path.rstrip("/"), request.method
     place = path.removeprefix(f"{API}/").partition("/")[0]
     if method in ("GET", "HEAD"):
         return f"; write GET {API}/{'drains' if path.endswith('/drain') else place}"

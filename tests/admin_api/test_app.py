@@ -363,6 +363,14 @@ async def test_who_takes_the_api_for_a_gateway_is_told_how_services_are_asked(cl
     hint = (await problem(client, "/api/v1/orders/create", method="POST"))["detail"]
     how = "services are asked over RSocket, as rsocket-broker call does, and not here"
     assert hint == f"there is no path /api/v1/orders/create; {how}; / lists all paths"
+
+
+async def test_a_change_at_an_unknown_path_is_told_the_method_and_path_of_the_one_like_it(client: Api) -> None:
+    hint = (await problem(client, "/api/v1/drain?service=orders", method="POST"))["detail"]
+    how = "write PUT /api/v1/drains/tags/{key}/{value} or /api/v1/drains/broker"
+    assert hint == f"there is no path /api/v1/drain; {how}; / lists all paths"
+    hint = (await problem(client, "/api/v1/redirect/orders", method="DELETE"))["detail"]
+    assert hint == "there is no path /api/v1/redirect/orders; did you mean /api/v1/redirects/orders? / lists all paths"
     assert (await problem(client, f"/{'x' * 2000}"))["detail"].endswith("…; / lists all paths")
 
 
