@@ -107,6 +107,7 @@ class Service:
             fallback = self.routes[REQUEST_RESPONSE] if model == REQUEST_STREAM else None
             self.routes[model] = Routes(name, model, fallback, self.routes)
         self._advertisements: Final[list[Advertised]] = []  # one for each client
+        self._was_offered = False
 
     def __repr__(self) -> str:
         handlers = [f"{model} {names}" for model, routes in self.routes.items() if (names := routes.names)]
@@ -344,6 +345,9 @@ class Service:
         >>> client.is_connected
         False
         """
+        if not self._was_offered:
+            text = "service %r is offered by no client of this program, nothing is drained; one of another program: "
+            _log.warning(text + "rsocket-broker ctl drain tag service=%s", self.name, self.name)
         async with asyncio.TaskGroup() as group:
             for advertisement in list(self._advertisements):
                 group.create_task(advertisement.drain_client(timeout_s))
@@ -353,6 +357,7 @@ class Service:
     async def began(self, advertisement: Advertised) -> None:
         """A client is about to offer it."""
         self._advertisements.append(advertisement)
+        self._was_offered = True
         try:
             await self.health.begin()
         except BaseException:

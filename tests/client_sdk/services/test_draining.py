@@ -92,6 +92,14 @@ async def test_draining_a_service_ends_all_of_its_clients(broker: FakeBroker) ->
     await held.service.drain(timeout_s=5)  # nobody is left
 
 
+async def test_draining_a_service_that_no_client_has_offered_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await Service("s").drain()
+    how = "nothing is drained; one of another program: rsocket-broker ctl drain tag service=s"
+    assert caplog.messages == [f"service 's' is offered by no client of this program, {how}"]
+
+
 async def test_draining_a_caller_closes_it(broker: FakeBroker) -> None:
     client = await connect(broker.url)
     await client.drain()
