@@ -249,14 +249,21 @@ def checked_json(option: str, data: bytes) -> bytes:
 
 def _meant_json(text: str) -> str:
     """What to write instead: the same with double quotes, where a shell has taken those or others stand."""
+    if meant := _with_quotes(text):
+        return f"write {shlex.quote(meant)}, in single quotes, or a shell takes the double ones away"
+    return "write it as '{\"pieces\": 2}' or '\"text\"'"
+
+
+def _with_quotes(text: str) -> str:
+    """The JSON that it was before a shell took its quotes; empty: none."""
     import msgspec
 
     quoted = re.sub(r"(?<![\w\".])(?!(?:true|false|null)\b)[A-Za-z_][\w-]*(?![\w\".])", r'"\g<0>"', text)
     for meant in (quoted, text.replace("'", '"')):
         with contextlib.suppress(msgspec.DecodeError):
             msgspec.json.decode(meant)
-            return f"write {shlex.quote(meant)}, in single quotes, or a shell takes the double ones away"
-    return "write it as '{\"pieces\": 2}' or '\"text\"'"
+            return meant
+    return ""
 
 
 def shown_json(data: bytes, is_pretty: bool) -> bytes:
@@ -424,8 +431,9 @@ def _url_among(words: tuple[str, ...], given: Mapping[str, object]) -> str | Non
     if "=" in word and "tags" in given:
         hint = f"a tag is --tag {word}"
     elif spaced := next((each for each in ("data", "answer") if _is_behind(word, f"--{each}", given.get(each))), ""):
-        whole = shlex.quote(" ".join([str(given[spaced]), *others]))
-        hint = f"quote what has spaces: --{spaced} {whole}"
+        whole = " ".join([str(given[spaced]), *others])
+        whole = (whole[0] in "{[" and _with_quotes(whole)) or whole
+        hint = f"quote what has spaces: --{spaced} {shlex.quote(whole)}"
     elif "service" in given and given["service"] == word:
         hint = "leave it out, --service says that"
     elif "service" in given and given["service"] is None and (dotted := _SERVICE_AND_ROUTE.match(word)):

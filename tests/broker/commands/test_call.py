@@ -199,6 +199,10 @@ def test_certificates_of_ones_own_are_trusted_when_they_are_named() -> None:
             ["--service", "orders", "--data", "a", "book"],
             "'book' is taken as the URL; quote what has spaces: --data 'a book'",
         ),
+        (
+            ["--service", "orders", "--data", "{a:", "1}"],
+            "'1}' is taken as the URL; quote what has spaces: --data '{\"a\": 1}'",
+        ),
         (["orders.create"], "write --service orders --route create, the data is --data"),
         (["orders.create", "book"], "'book' is taken as the URL; the service is --service, the route --route"),
         (["--service", "orders", "--route", "create", "a book"], "'a book' is taken as the URL; write --data 'a book'"),
