@@ -11,6 +11,7 @@ metadata map. Knows nothing of connections.
 
 import functools
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -212,6 +213,12 @@ def check_address(address: object, maker: str = "address") -> None:
     if address is None:
         raise TypeError("the address is missing: it comes first, as address('orders')")
     how = f": write {maker}({address!r})" if isinstance(address, str) else f"; make one with {maker}('orders')"
+    subject = re.fullmatch(r"([A-Za-z][\w-]*)[./]([\w.*>/-]+)", address) if isinstance(address, str) else None
+    if subject is not None:  # orders.create, as of NATS and gRPC
+        name, rest = subject.groups()
+        route = "" if re.search("[*>]", rest) else f", and route={rest!r} in the call"
+        how = f": write {maker}({name!r}){route or ', which takes no wildcards'}"
+        how += "" if not route else f", or {maker}({address!r}) where that is the service's name"
     if isinstance(address, str) and "://" in address:
         how = "; a URL is of connect(url), and the address names the service: address('orders')"
     if isinstance(address, list | tuple | set):

@@ -489,6 +489,15 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
                 "the address is str: write address('x')",
             ),
             (
+                lambda: client.request_response(unseen("orders.create")),
+                "the address is str: write address('orders'), and route='create' in the call, or "
+                "address('orders.create') where that is the service's name",
+            ),
+            (
+                lambda: client.request_response(unseen("orders.*")),
+                "the address is str: write address('orders'), which takes no wildcards",
+            ),
+            (
                 lambda: client.request_response(unseen("tcp://x")),
                 "the address is str; a URL is of connect(url), and the address names the service: address('orders')",
             ),
