@@ -350,7 +350,8 @@ def _check_encryption(ssl: tls.SSLContext, targets: Sequence[Target]) -> None:
         # Beside an encrypted one, a Unix socket or a listener of this machine may be meant.
         if other is not None and not (is_encrypted and may_carry_credentials(target)):
             url = target.url.replace(target.scheme, other, 1)
-            raise ValueError(f"ssl= needs tls:// or wss://, and {target.url} is not encrypted: write {url}")
+            or_else = "" if is_encrypted else ", or leave ssl= out where the broker speaks no TLS"
+            raise ValueError(f"ssl= needs tls:// or wss://, and {target.url} is not encrypted: write {url}{or_else}")
     if not is_encrypted:
         raise ValueError("ssl= needs tls:// or wss://; a Unix socket needs no encryption: leave ssl= out")
 

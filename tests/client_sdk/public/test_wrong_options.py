@@ -200,14 +200,16 @@ KINDS: list[tuple[Callable[[], object], str]] = [
         "timeout_s is timedelta, it must be a number of seconds, or None; write 3",
     ),
 ]
+OR_ELSE = ", or leave ssl= out where the broker speaks no TLS"
 VALUES: list[tuple[Callable[[], object], str]] = [
     (
         lambda: connect(URL, ssl=trusting()),
-        f"ssl= needs tls:// or wss://, and {URL} is not encrypted: write tls://127.0.0.1:7878",
+        f"ssl= needs tls:// or wss://, and {URL} is not encrypted: write tls://127.0.0.1:7878{OR_ELSE}",
     ),
     (
         lambda: connect("ws://broker.example/path", ssl=trusting()),
-        "ssl= needs tls:// or wss://, and ws://broker.example/path is not encrypted: write wss://broker.example/path",
+        "ssl= needs tls:// or wss://, and ws://broker.example/path is not encrypted: write wss://broker.example/path"
+        + OR_ELSE,
     ),
     (
         lambda: connect(["tls://a.example", "tcp://b.example"], ssl=trusting()),
@@ -215,11 +217,11 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: sync.connect(URL, ssl=trusting()),
-        f"ssl= needs tls:// or wss://, and {URL} is not encrypted: write tls://127.0.0.1:7878",
+        f"ssl= needs tls:// or wss://, and {URL} is not encrypted: write tls://127.0.0.1:7878{OR_ELSE}",
     ),
     (
         lambda: offer(URL, Service("a"), ssl=trusting()),
-        f"ssl= needs tls:// or wss://, and {URL} is not encrypted: write tls://127.0.0.1:7878",
+        f"ssl= needs tls:// or wss://, and {URL} is not encrypted: write tls://127.0.0.1:7878{OR_ELSE}",
     ),
     (
         lambda: connect("unix:///run/broker.sock", ssl=trusting()),
