@@ -178,7 +178,7 @@ class _Line:
 
     def _address(self, option: str, value: str) -> str:
         """The address of a broker, where that is no option."""
-        if option not in (*others.ADDRESSES, *others.PORTS):
+        if option not in (*others.ADDRESSES, *others.PORTS) and not (option == "-u" and "://" in value):
             return ""
         if self._name == "serve":
             if option in others.PORTS:

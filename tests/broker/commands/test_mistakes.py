@@ -92,6 +92,10 @@ def test_a_corrected_line_holds_all_that_was_given(typed: str, advice: str) -> N
         ("call orders.create", "write --service orders --route create if 'orders.create', taken as the URL, is that"),
         ("subscribe orders", "No such command 'subscribe'. Did you mean 'rsocket-broker call --stream'?"),
         ("ctl traffic --since 1h", "No such option '--since'. It counts from the start of the broker on"),
+        (
+            "call -u tcp://a:1 --service b",
+            "The URL stands without an option: rsocket-broker call tcp://a:1 --service b",
+        ),
         ('offer stock --json --answer {"left": 3}', "quote what has spaces: --answer '{\"left\": 3}'"),
         (
             "bench --service orders",
