@@ -505,7 +505,7 @@ CONNECTION_ADVICE: Final[dict[str, str]] = {
     "connect-failed": "start the broker or correct the URL; `async for client in connect(...)` waits for a broker",
     "connect-timeout": "check the URL, a firewall between, and the load of the broker; or raise connect_timeout_s=",
     "replaced": "another client has this Route Id: give each its own instance= or route_id=, or none",
-    "closed": "call connect() again",
+    "closed": "call connect() again, and use what it gives before its block ends or close() is called",
     "keepalive-timeout": "the network or one of the two sides stalled; the client reconnects by itself",
     "slow-peer": "one of the two sides reads too slowly; consume items as fast as you request them",
     "bad-frame": "the other side does not speak RSocket, or something between the two changes bytes; check the URL",

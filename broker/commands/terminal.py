@@ -74,7 +74,7 @@ IN_SHELL = {
         "log in with a new token"
     ),
     "give credentials=Password(name, password)": "log in by --user",
-    "call connect() again": "",
+    "call connect() again, and use what it gives before its block ends or close() is called": "",
     "correct service= and tags= of connect()": "correct the service and --tag",
     "correct route= or the model": "correct --route or --model",
     "give each its own instance= or route_id=, or none": "give each its own --instance, or none",
@@ -144,11 +144,13 @@ def in_shell(text: str) -> str:
     """A text of the client with what a shell can do instead of what programs can."""
     for python, shell in IN_SHELL.items():
         text = text.replace(python, shell)
-    return text.replace("correct the URL", f"correct {_source() or 'the URL'}")
+    where = _source()
+    how = f"give its URL, behind the command or in {URL_VARIABLE}" if where == DEFAULT_URL else f"correct {where}"
+    return text.replace("correct the URL", how if where else "correct the URL")
 
 
 def _source() -> str:
-    """What the URL is from, where the command line has none: `RSB_URL`; empty: nothing but that says one."""
+    """What the URL is from, where the command line has none: `RSB_URL`, or DEFAULT_URL itself; empty: nothing else."""
     context = click.get_current_context(silent=True)
     return "" if context is None else str(context.meta.get(SOURCE, ""))
 
@@ -397,9 +399,9 @@ def place_of(
     except ContextError as error:
         raise click.UsageError(str(error)) from None
     source = "" if url else source_of(context, "url", context_name, URL_VARIABLE, os.environ)
-    if source and (current := click.get_current_context(silent=True)):
-        current.meta[SOURCE] = source
     url = said or context.get("url") or DEFAULT_URL
+    if current := click.get_current_context(silent=True):
+        current.meta[SOURCE] = source if said or source else DEFAULT_URL
     ca, cert, key = ca or context.get("ca"), cert or context.get("cert"), key or context.get("key")
     for option, file in (("--ca", ca), ("--cert", cert), ("--key", key)):
         if file is not None and url.startswith(IN_THE_CLEAR):

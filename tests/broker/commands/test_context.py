@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from admin_api.ctl.place import DEFAULT_ADMIN
 from admin_api.ctl.place import place_of as admin_place_of
+from broker.commands import terminal
 from broker.commands.main import main
 from broker.commands.terminal import PASSWORD_VARIABLE, TOKEN_VARIABLE, Place, place_of
 from broker.contexts import contexts_path
@@ -173,6 +174,7 @@ def test_a_file_that_is_none_is_one_sentence(text: str) -> None:
         ("call --service a", "RSB_URL=unix:///no", "start the broker or correct RSB_URL"),
         ("call --service a", "RSB_CONTEXT=prod", "start the broker or correct the context prod"),
         ("call --service a --context prod", "", "start the broker or correct the context prod"),
+        ("call --service a", "", "start the broker or give its URL, behind the command or in RSB_URL"),
         ("call --service a unix:///no", "RSB_URL=unix:///other", "start the broker or correct the URL"),
         ("ctl status", "RSB_ADMIN=tcp://x:7878", "for RSB_ADMIN: 'tcp://x:7878' is no URL like"),
         ("ctl status", "RSB_ADMIN=tcp://x:7878", "write http://x:PORT with the port of the REST API, usually 7070"),
@@ -184,6 +186,7 @@ def test_a_url_that_fails_is_told_with_what_it_is_from(
     words: str, variable: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add("prod", "--url", "unix:///no", "--admin", "http://127.0.0.1:1")
+    monkeypatch.setattr(terminal, "DEFAULT_URL", "unix:///nobody")
     if variable:
         monkeypatch.setenv(*variable.split("=", 1))
     result = CliRunner().invoke(main, words.split(" "))
