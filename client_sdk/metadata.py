@@ -49,8 +49,12 @@ def more_bytes(metadata: Mapping[str, bytes] | None) -> bytes:
     """Further entries, mime type by mime type."""
     if not metadata:
         return b""
-    if not isinstance(metadata, Mapping) or not all(isinstance(each, bytes) for each in metadata.values()):
-        raise TypeError("metadata= must be a dict of bytes by mime type, such as {'text/plain': b'...'}")
+    how = "metadata= must be a dict of bytes by mime type, such as {'text/plain': b'...'}"
+    if not isinstance(metadata, Mapping):
+        raise TypeError(how)
+    for mime_type, content in metadata.items():
+        if not isinstance(content, bytes):
+            raise TypeError(f"{how}; {mime_type!r} has {type(content).__name__}")
     return b"".join(entry_bytes(mime_type, content) for mime_type, content in metadata.items())
 
 
