@@ -19,6 +19,7 @@ from typing import Final, TextIO
 
 from broker import events
 from rsocket_wire.errors import CODE_WORDS
+from rsocket_wire.quantities import counted
 from rsocket_wire.wire.keys import FULL_NAMES, ROUTE_ID, SERVICE_NAME
 
 LOGGER: Final = logging.getLogger("broker")
@@ -239,7 +240,7 @@ def event_line(event: events.LifecycleEvent) -> str:
         word=event.reason,
         tags=_tags(event),
         after=f"after {_seconds(event)}",
-        requests=f"{event.requests} requests",
+        requests=counted(event.requests, "request"),
         detail=_behind_colon(event.detail),
         why=_behind_colon(_why(event)),
         before=_before(event),
