@@ -11,7 +11,7 @@ from broker.config.sections.files import MADE_BY
 from broker.config.toml import shown_value, toml_text
 from broker.config.urls import meant_url
 from rsocket_wire.errors import BrokerError
-from rsocket_wire.methods import CHOOSERS, WRAPPERS
+from rsocket_wire.methods import CHOOSERS, CHOOSERS_ALIASES, WRAPPERS, plain_name
 from rsocket_wire.quantities import meant_number
 
 _TRUE: Final = ("true", "yes", "on", "1", "y")
@@ -56,7 +56,9 @@ def meant_value(doc: OptionDoc, raw: object, read: Read) -> str:
         near = same or difflib.get_close_matches(word, doc.words, 1)
         return f"; write {toml_text(near[0])}" if near else ""
     if doc.option.form == "chooser":
-        near = [] if ":" in str(raw) else difflib.get_close_matches(str(raw).lower(), (*CHOOSERS, *WRAPPERS), 1)
+        word, known = plain_name(str(raw)), (*CHOOSERS, *WRAPPERS)
+        same = [each for each in known if plain_name(each) == CHOOSERS_ALIASES.get(word, word)]
+        near = same or ([] if ":" in word else difflib.get_close_matches(str(raw).lower(), known, 1))
         return f"; write {toml_text(near[0])}" if near else ""
     if doc.hint is bool:
         word = str(raw).lower()

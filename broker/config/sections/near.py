@@ -8,7 +8,8 @@ from broker.config.options import OPTIONS, SECTIONS, Tables
 from broker.config.toml import either, toml_text
 
 LISTEN: Final = '; write listen = ["tcp://HOST:PORT"] in [server], such as ["tcp://127.0.0.1:7878"]'
-_ADDRESSES: Final = ("address", "addresses", "bind", "host", "port", "ports")  # what other servers have for `listen`
+# What other servers have for `listen`, which several sections have.
+_ADDRESSES: Final = ("address", "addresses", "bind", "host", "listen", "port", "ports")
 _ELSEWHERE: Final = 0.85  # so alike, of 1, must keys of different sections be: "chooser" and "choser", never "port"
 _PAYLOAD: Final = "limits.max_frame_bytes bounds one frame, and a longer payload goes in several"
 _TO_STDERR: Final = "the log goes to standard error: rsocket-broker serve 2>broker.log"
@@ -74,7 +75,7 @@ def near_option(section: str, key: str) -> str:
     """As `near_name`, for a key that may stand in the wrong section, or be a section."""
     if section and key in SECTIONS:
         return f"; did you mean [{key}]?"
-    if section in ("", "server") and key in _ADDRESSES:
+    if section in ("", "broker", "server") and key in _ADDRESSES:
         return LISTEN
     if called := _called(section, key):
         return called
@@ -104,7 +105,7 @@ def near_variable(rest: str) -> str:
         section, _, key = rest.lower().partition("_")
     if section not in SECTIONS:
         section, key = "", rest.lower()
-    if section in ("", "server") and key in _ADDRESSES:
+    if section in ("", "broker", "server") and key in _ADDRESSES and f"{section}.{key}" not in OPTIONS:
         return f"; write {OPTIONS['server.listen'].variable}=tcp://HOST:PORT, such as tcp://127.0.0.1:7878"
     return _called(section, key, is_variable=True)
 
