@@ -150,9 +150,11 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except web.HTTPNotFound:
         near = await _near_path(request)
         hint = f"; did you mean {near}?" if near else ""
-        if request.method in ("POST", "PUT", "PATCH", "DELETE"):
-            how = "services are asked over RSocket, as rsocket-broker call does, and not here"
-            hint = (_other_method(request, near) if near else f"; {how}") or hint
+        other = _other_method(request, near) if near and request.method not in ("GET", "HEAD") else ""
+        if other.startswith("; write"):
+            hint = other
+        elif request.method in ("POST", "PUT", "PATCH"):  # to what is taken for the path of a service
+            hint += f"{'' if hint else ';'} services are asked over RSocket, as rsocket-broker call does, and not here"
         detail = f"there is no path {shown(request.path)}{hint}{' ' if hint.endswith('?') else '; '}/ lists all paths"
         return problem_response(request, "no-such-path", detail)
     except web.HTTPRequestEntityTooLarge as error:

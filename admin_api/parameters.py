@@ -150,7 +150,9 @@ def reject_unknown(request: web.Request, known: Iterable[Parameter]) -> None:
     takes_tags = TAGS in known
     names = {each.name for each in known if each is not TAGS}
     for name, value in request.query.items():
-        is_slip = ":" in name and f"{name}=" not in request.query_string  # tag.region:eu; `tag.a:=` is a tag named `a:`
+        is_slip = (
+            not value and ":" in name and f"{name}=" not in request.query_string
+        )  # tag.region:eu; `tag.a:=` is a tag named `a:`
         if name not in names and not (takes_tags and name.startswith(TAG) and not is_slip):
             allowed = f"allowed: {', '.join(sorted(names))}" if names else "none is allowed here"
             allowed += f", and {TAG}NAME=VALUE for a tag" if takes_tags else ""

@@ -363,6 +363,8 @@ async def test_who_takes_the_api_for_a_gateway_is_told_how_services_are_asked(cl
     hint = (await problem(client, "/api/v1/orders/create", method="POST"))["detail"]
     how = "services are asked over RSocket, as rsocket-broker call does, and not here"
     assert hint == f"there is no path /api/v1/orders/create; {how}; / lists all paths"
+    hint = (await problem(client, "/api/v1/orders/", method="POST"))["detail"]
+    assert hint.endswith(f"? {how}; / lists all paths")
 
 
 async def test_a_change_at_an_unknown_path_is_told_the_method_and_path_of_the_one_like_it(client: Api) -> None:
