@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from broker.access.identities import ANONYMOUS, CERTIFICATE, UID
 from broker.config.certificates import expired_at, is_open_to_all, read_revoked, unlisted_authorities
+from broker.config.cluster import is_in_cluster
 from broker.config.options import Config
 from broker.config.sections.samwise import RabbitmqOptions
 from broker.config.toml import shown_value
@@ -43,7 +44,8 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
             text += '; with admin.changes = "all" everybody may drain, redirect and close connections'
         found.append(("admin.listen", text, admin.listen.address))
     listeners = (*config.server.listen, *config.cluster.listen)
-    is_used = any(each.is_tls for each in listeners) or config.cluster.peers or config.samwise.endpoints
+    # Brokers show it to those that they dial, also to some that they only heard of.
+    is_used = any(each.is_tls for each in listeners) or is_in_cluster(config.cluster) or config.samwise.endpoints
     name = "tls.certificate" if config.tls.certificate else "tls.client_ca" if config.tls.client_ca else ""
     if name and not is_used:
         text = 'no listener uses it; listen = ["tls://0.0.0.0:7878"] in [server] is one that does, or one of wss://'

@@ -55,7 +55,7 @@ CALLED: Final = {
     "jwt.enabled": 'auth.accept = ["jwt"] is what lets tokens in',
     "tls.enabled": "tls:// or wss:// in server.listen is what turns TLS on",
     **dict.fromkeys(("tls.verify", "tls.ca", "tls.ca_file", "tls.client_auth"), "tls.client_ca"),
-    **dict.fromkeys(("log.json", "log.structured"), "log.format=json"),
+    **dict.fromkeys(("log.json", "log.structured"), "log.format"),
     **dict.fromkeys(("config", "config_file", "config_path"), "write rsocket-broker serve --config FILE"),
     **dict.fromkeys(("log.file", "log.path", "log.output", "log.filename", "log.dir"), _TO_STDERR),
     **dict.fromkeys(("service.weight", "service.weights"), _WEIGHT),

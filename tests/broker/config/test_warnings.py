@@ -43,7 +43,7 @@ def test_a_certificate_that_no_listener_shows_is_warned_of(folder: Path) -> None
     assert warnings_of(folder, '[tls]\nclient_ca = "certificate"\n') == [
         f"broker.toml:2: tls.client_ca: no listener uses it; {how}"
     ]
-    link = '[cluster]\nsecret_file = "key"\npeers = ["tls://b:1"]\n'  # to which it presents the certificate
+    link = '[cluster]\nsecret_file = "key"\n'  # it presents the certificate to brokers that it hears of
     assert warnings_of(folder, pair + link) == []
 
 
