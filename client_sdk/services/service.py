@@ -6,6 +6,7 @@ of it `offer`'s. Knows nothing of connections. RSocket extension "Routing".
 
 import asyncio
 import logging
+import shlex
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, TypeVar, Unpack
@@ -347,7 +348,7 @@ class Service:
         """
         if not self._was_offered:
             text = "service %r is offered by no client of this program, nothing is drained; one of another program: "
-            _log.warning(text + "rsocket-broker ctl drain tag service=%s", self.name, self.name)
+            _log.warning(text + "rsocket-broker ctl drain tag %s", self.name, shlex.quote(f"service={self.name}"))
         async with asyncio.TaskGroup() as group:
             for advertisement in list(self._advertisements):
                 group.create_task(advertisement.drain_client(timeout_s))
