@@ -74,6 +74,8 @@ class Offering:
     >>> await group.close()
     """
 
+    _is_used = True  # nothing is lost with one that could not be made
+
     def __init__(self, make: Callable[[], list[Connecting]]) -> None:
         """`make` gives what `connect` does, for each connection."""
         self._make: Final = make
