@@ -127,15 +127,21 @@ def _is_ipv6(text: str) -> bool:
 
 def _several(text: str) -> list[str]:
     """The URLs of brokers that stand in one text, or only their hosts, behind the scheme of the first."""
-    if re.search(f"[,; ]({'|'.join(SCHEMES)})://", text):
-        return re.split(r"[,;\s]+", text)
     scheme, colon, rest = text.partition("://") if "://" in text else ("tcp", "://", text)
+    scheme = scheme.lower()
+    if re.search(f"[,; ]({'|'.join(SCHEMES)})://", text):
+        return [each if "://" in each else f"{scheme}://{each}" for each in re.split(r"[,;\s]+", text)]
     hosts, path, _ = re.split("([/?#].*|$)", rest.replace(f"{scheme}://", ""), maxsplit=1, flags=re.DOTALL)
     if scheme in ("unix", "http", "https") or "=" in hosts or not re.search("[,;]", hosts):
         return [text]
     if scheme not in SCHEMES:
         scheme = "tls" if scheme in OTHER_TLS_SCHEMES else "tcp"
-    return [f"{scheme}{colon}{host}{path}" for host in re.split(r"[,;\s]+", hosts) if host]
+    found = [f"{scheme}{colon}{host}{path}" for host in re.split(r"[,;\s]+", hosts) if host]
+    try:
+        [Target(each) for each in found]
+    except ValueError:  # nothing that is sure
+        return [text]
+    return found
 
 
 def _meant(url: str) -> str:

@@ -317,6 +317,7 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: connect("tcp://a b:1 "), "'tcp://a b:1 ': a blank ends the URL: write tcp://a b:1"),
     (lambda: connect("tcp://a; tcp://b "), "several URLs are a list: connect(['tcp://a', 'tcp://b'])"),
+    (lambda: connect("TLS://a,b"), "several URLs are a list: connect(['tls://a', 'tls://b'])"),
     (lambda: connect("ws://a tcp://b"), "several URLs are a list: connect(['ws://a', 'tcp://b'])"),
     *(
         (lambda text=text: connect(text), f"several URLs are a list: connect({urls})")
