@@ -31,6 +31,7 @@ PAGE: Final = "docs/admin-api.md"
 MISSING: Final = "X-Workers-Missing"
 API: Final = "/api/v1"
 MAX_BELOW: Final = 4  # paths that are named where a method is not allowed
+PUTTING: Final = ("POST", "PUT", "PATCH")  # with which programs change something, here PUT
 MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
 NEAR: Final = 0.8  # so alike, of 1, must a path be to be proposed
 HEALTH: Final = ("health", "healthz", "healthcheck", "ready", "readiness", "ping")  # what others call these
@@ -143,19 +144,10 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return with_missing(response, error.missing)
     except web.HTTPMethodNotAllowed as error:
         allowed = ", ".join(sorted(error.allowed_methods))
-        detail = (
-            f"{shown(request.method)} is not allowed here; allowed: {allowed}{_other_method(request, request.path)}"
-        )
+        detail = f"{shown(request.method)} is not allowed here; allowed: {allowed}{_other_method(request)}"
         return problem_response(request, "method-not-allowed", detail, headers={"Allow": allowed})
     except web.HTTPNotFound:
-        near = await _near_path(request)
-        hint = f"; did you mean {near}?" if near else ""
-        other = _other_method(request, near) if near and request.method not in ("GET", "HEAD") else ""
-        if other.startswith("; write"):
-            hint = other
-        elif request.method in ("POST", "PUT", "PATCH"):  # to what is taken for the path of a service
-            hint += f"{'' if hint else ';'} services are asked over RSocket, as rsocket-broker call does, and not here"
-        detail = f"there is no path {shown(request.path)}{hint}{' ' if hint.endswith('?') else '; '}/ lists all paths"
+        detail = f"there is no path {shown(request.path)}; {await _other_path(request)}/ lists all paths"
         return problem_response(request, "no-such-path", detail)
     except web.HTTPRequestEntityTooLarge as error:
         detail = f"the body is too large: at most {request.client_max_size} bytes"
@@ -216,6 +208,17 @@ def no_route(id: str) -> AdminError:
     return AdminError("no-such-route", f"no route has the id {shown(id)}; /api/v1/routes lists all")
 
 
+async def _other_path(request: web.Request) -> str:
+    """`did you mean /api/v1/routes? `, `write PUT /api/v1/redirects/{service}; `, or nothing."""
+    near = await _near_path(request)
+    if near and (changes := _changes(request, near)):
+        return f"write {changes}; "
+    hint = f"did you mean {near}? " if near else ""
+    if request.method in PUTTING:  # to what is taken for the path of a service
+        hint += "services are asked over RSocket, as rsocket-broker call does, and not here; "
+    return hint
+
+
 async def _near_path(request: web.Request) -> str:
     """`/api/v1/routes`, or nothing."""
     if len(request.path) > MAX_SHOWN:  # to compare takes longer than its length
@@ -248,25 +251,33 @@ async def _is_path(request: web.Request, path: str) -> bool:
     return not isinstance(found.http_exception, web.HTTPNotFound)
 
 
-def _other_method(request: web.Request, path: str) -> str:
+def _other_method(request: web.Request) -> str:
     """`; write PUT /api/v1/redirects/{service}` for what is changed below this path, and GET for what is told above it;
     empty: nothing is, or too much.
     """
-    path, method = path.rstrip("/"), request.method
+    path, method = request.path.rstrip("/"), request.method
     place = path.removeprefix(f"{API}/").partition("/")[0]
     if method in ("GET", "HEAD"):
         return f"; write GET {API}/{'drains' if path.endswith('/drain') else place}"
-    wanted = "DELETE" if method == "DELETE" else "PUT" if method in ("PUT", "POST", "PATCH") else ""
+    if changes := _changes(request, path):
+        return f"; write {changes}"
+    is_change = method in (*PUTTING, "DELETE")
+    return f"; {READ_ONLY[place]}" if is_change and place in READ_ONLY and path.startswith(API) else ""
+
+
+def _changes(request: web.Request, path: str) -> str:
+    """`PUT /api/v1/redirects/{service}`: where what the request may want is changed, at the path or below it; empty:
+    nowhere, or at too many places."""
+    wanted = "PUT" if request.method in PUTTING else request.method
     below = [
         route.resource.canonical
         for route in request.app.router.routes()
         if route.method == wanted
+        and wanted in ("PUT", "DELETE")
         and route.resource
         and re.fullmatch(rf"{re.escape(path)}(/\w+)?(/{{\w+}})*", route.resource.canonical)
     ]
-    if 0 < len(below) <= MAX_BELOW:
-        return f"; write {wanted} {' or '.join(below)}"
-    return f"; {READ_ONLY[place]}" if wanted and place in READ_ONLY and path.startswith(API) else ""
+    return f"{wanted} {' or '.join(below)}" if 0 < len(below) <= MAX_BELOW else ""
 
 
 def with_missing(response: web.Response, missing: Set[int]) -> web.Response:
