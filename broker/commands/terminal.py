@@ -144,15 +144,17 @@ def in_shell(text: str) -> str:
     """A text of the client with what a shell can do instead of what programs can."""
     for python, shell in IN_SHELL.items():
         text = text.replace(python, shell)
-    where = _source()
-    how = f"give its URL, behind the command or in {URL_VARIABLE}" if where == DEFAULT_URL else f"correct {where}"
-    return text.replace("correct the URL", how if where else "correct the URL")
+    source = _source()
+    if source is None:
+        return text
+    how = f"correct {source}" if source else f"give its URL, behind the command or in {URL_VARIABLE}"
+    return text.replace("correct the URL", how)
 
 
-def _source() -> str:
-    """What the URL is from, where the command line has none: `RSB_URL`, or DEFAULT_URL itself; empty: nothing else."""
+def _source() -> str | None:
+    """What the URL is from, where the command line has none: `RSB_URL`; empty: nothing says one; None: it has one."""
     context = click.get_current_context(silent=True)
-    return "" if context is None else str(context.meta.get(SOURCE, ""))
+    return None if context is None else context.meta.get(SOURCE)
 
 
 def complain(text: str) -> None:
@@ -398,10 +400,9 @@ def place_of(
         context = context_of(context, context_name, "url", said)
     except ContextError as error:
         raise click.UsageError(str(error)) from None
-    source = "" if url else source_of(context, "url", context_name, URL_VARIABLE, os.environ)
+    if not url and (current := click.get_current_context(silent=True)):
+        current.meta[SOURCE] = source_of(context, "url", context_name, URL_VARIABLE, os.environ)
     url = said or context.get("url") or DEFAULT_URL
-    if current := click.get_current_context(silent=True):
-        current.meta[SOURCE] = source if said or source else DEFAULT_URL
     ca, cert, key = ca or context.get("ca"), cert or context.get("cert"), key or context.get("key")
     for option, file in (("--ca", ca), ("--cert", cert), ("--key", key)):
         if file is not None and url.startswith(IN_THE_CLEAR):
