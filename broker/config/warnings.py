@@ -23,8 +23,8 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
     """All of them. `file`: the configuration's, empty if there is none; `secrets_file`: likewise, if a secret of the
     cluster stands in it."""
     found: list[Warning] = []
-    for name, places in (("server.listen", config.server.listen), ("cluster.listen", config.cluster.listen)):
-        for listen in places:
+    for name, listeners in (("server.listen", config.server.listen), ("cluster.listen", config.cluster.listen)):
+        for listen in listeners:
             if not listen.is_tls and not listen.is_local:
                 text = f"{shown_value(str(listen))} is reachable from other machines and not encrypted; use tls or wss"
                 found.append((name, text, str(listen)))
@@ -43,9 +43,9 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
         elif admin.changes == "all":
             text += '; with admin.changes = "all" everybody may drain, redirect and close connections'
         found.append(("admin.listen", text, admin.listen.address))
-    listeners = (*config.server.listen, *config.cluster.listen)
+    is_listening = any(each.is_tls for each in (*config.server.listen, *config.cluster.listen))
     # Brokers show it to those that they dial, also to some that they only heard of.
-    is_used = any(each.is_tls for each in listeners) or is_in_cluster(config.cluster) or config.samwise.endpoints
+    is_used = is_listening or is_in_cluster(config.cluster) or config.samwise.endpoints
     name = "tls.certificate" if config.tls.certificate else "tls.client_ca" if config.tls.client_ca else ""
     if name and not is_used:
         text = 'no listener uses it; listen = ["tls://0.0.0.0:7878"] in [server] is one that does, or one of wss://'
