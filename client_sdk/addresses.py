@@ -216,9 +216,11 @@ def check_address(address: object, maker: str = "address") -> None:
     subject = re.fullmatch(r"([A-Za-z][\w-]*)[./]([\w.*>/-]+)", address) if isinstance(address, str) else None
     if subject is not None:  # orders.create, as of NATS and gRPC
         name, rest = subject.groups()
-        route = "" if re.search("[*>]", rest) else f", and route={rest!r} in the call"
-        how = f": write {maker}({name!r}){route or ', which takes no wildcards'}"
-        how += "" if not route else f", or {maker}({address!r}) where that is the service's name"
+        how = f": write {maker}({name!r}), "
+        if re.search("[*>]", rest):
+            how += "which takes no wildcards"
+        else:
+            how += f"and route={rest!r} in the call, or {maker}({address!r}) where that is the service's name"
     if isinstance(address, str) and "://" in address:
         how = "; a URL is of connect(url), and the address names the service: address('orders')"
     if isinstance(address, list | tuple | set):

@@ -205,11 +205,11 @@ def check_codec(codec: object) -> None:
         raise TypeError(f"codec= is {kind_of(codec)}, it must be a Codec, such as client_sdk.JSON{how}")
     missing = [] if isinstance(getattr(codec, "mime_type", None), str) else ["no text as mime_type"]
     missing += [f"no {name}" for name in methods if name not in has]
-    wrong = f"which has {' and '.join(missing)}"
-    if not missing:
-        other = [name for name in methods if not takes(getattr(codec, name), methods[name])]
-        wrong = f"whose {' and '.join(other)} takes other arguments" if other else ""
-    if wrong:
+    other = [name for name in has if not takes(getattr(codec, name), methods[name])]
+    if missing or other:
+        wrong = (
+            f"which has {' and '.join(missing)}" if missing else f"whose {' and '.join(other)} takes other arguments"
+        )
         how = "a codec has mime_type, encode(value) and decode(data, type)"
         raise TypeError(f"codec= is {kind_of(codec)}, {wrong}; {how}, as client_sdk.JSON has")
 
