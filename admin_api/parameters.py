@@ -150,21 +150,18 @@ def reject_unknown(request: web.Request, known: Iterable[Parameter]) -> None:
     takes_tags = TAGS in known
     names = {each.name for each in known if each is not TAGS}
     for name, value in request.query.items():
-        is_slip = (
-            not value and ":" in name and f"{name}=" not in request.query_string
-        )  # tag.region:eu; `tag.a:=` is a tag named `a:`
+        # tag.region:eu; `tag.a:=` is a tag named `a:`.
+        is_slip = not value and ":" in name and f"{name}=" not in request.query_string
         if name not in names and not (takes_tags and name.startswith(TAG) and not is_slip):
             allowed = f"allowed: {', '.join(sorted(names))}" if names else "none is allowed here"
             allowed += f", and {TAG}NAME=VALUE for a tag" if takes_tags else ""
-            meant = _meant(name, value, names, takes_tags)
+            key, _, text = name.partition(":") if is_slip else (name, "", value)
+            meant = _meant(key, text, names, takes_tags)
             raise AdminError("bad-parameter", f"unknown parameter {shown(name)!r}{meant}; {allowed}")
 
 
 def _meant(name: str, value: str, names: Collection[str], takes_tags: bool) -> str:
-    """`; write tag.region=eu` for `region=eu`, `tags.region=eu`, `tag=region:eu`, `tag.region:eu`; empty: nothing is
-    near."""
-    if not value and ":" in name:
-        name, _, value = name.partition(":")
+    """`; write tag.region=eu` for `region=eu`, `tags.region=eu`, `tag=region:eu`; empty: nothing is near."""
     own = name.lower() if name.lower() in names else OTHERS.get(name.lower(), "")
     if own in names:
         return f"; write {own}={shown(value)}" if own == name.lower() else f"; did you mean {own}?"
